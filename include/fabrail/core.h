@@ -229,6 +229,10 @@ const struct fr_settings *fr_core_settings(void);
 // functions up.
 bool fr_core_settings_are_read_here(void);
 
+// Returns whether FABRAIL_SYNC may ask for something. Reads no settings for that: a program without
+// MPI may ask, which Fabrail has nothing to tell.
+bool fr_core_may_sync(void);
+
 // Called once for each thing wrong in an environment. `text` dies with the call.
 typedef void (*fr_core_complain_fn)(void *cookie, const char *text);
 

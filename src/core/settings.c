@@ -695,6 +695,15 @@ const struct fr_settings *fr_core_settings(void)
     return settings;
 }
 
+bool fr_core_may_sync(void)
+{
+    const struct fr_settings *settings = atomic_load_explicit(&process_ready, memory_order_acquire);
+    if (settings != NULL)
+        return settings->sync != FR_SYNC_OFF;
+    const char *value = getenv(PREFIX "SYNC");
+    return value != NULL && *value != '\0' && strcmp(value, "off") != 0;
+}
+
 // Writes the value of a switch, a choice or a list. No other rows have to be alike.
 static size_t write_value(const struct row *row, const void *member, char *text, size_t room)
 {

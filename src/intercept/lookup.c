@@ -39,10 +39,11 @@ static void *answer(void *known, const char *name)
 }
 
 // Whether the application is to have another function in place of a driver's. `lookup` then leads
-// to it.
+// to it. Another preloaded library may have the driver's function replaced as well.
 static bool is_hooked(const char *name, struct fr_intercept_lookup *lookup)
 {
-    void *hook = fr_device_hook(name, fr_core_dlsym(lookup->handle, name));
+    void *(*next)(void *, const char *) = (void *(*)(void *, const char *))lookup->next;
+    void *hook = fr_device_hook(name, next(lookup->handle, name));
     if (hook)
         *lookup = (struct fr_intercept_lookup){.handle = hook, .next = (uintptr_t)answer};
     return hook != NULL;
@@ -84,8 +85,7 @@ FR_UNSANITIZED struct fr_intercept_lookup fr_intercept_lookup(void *handle, cons
     if (!may_lead_to_mpi(handle, name) || fr_core_is_second_copy() ||
         fr_core_settings_are_read_here())
         return lookup;
-    if (name && name[0] == 'c' && name[1] == 'u' && fr_core_settings()->sync != FR_SYNC_OFF &&
-        is_hooked(name, &lookup))
+    if (name && name[0] == 'c' && name[1] == 'u' && fr_core_may_sync() && is_hooked(name, &lookup))
         return lookup;
     // The library's family is found out in its first call. Asking for it here would call MPI from a
     // constructor, perhaps that library's own.
