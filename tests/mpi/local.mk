@@ -141,5 +141,5 @@ TESTS += tests/mpi/races.test
 check_DATA += $(fr_races_programs)
 $(fr_races_programs): tests/mpi/races-%: tests/mpi/races.c tests/programs/memory.c \
     tests/programs/memory.h
-	$(fr_program)
+	$(fr_program_cc) -rdynamic $(filter %.c,$^) -ldl -lpthread
 endif

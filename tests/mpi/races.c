@@ -34,6 +34,7 @@ enum { TAG = 7, OLD = 0x11, NEW = 0x5a, DELAY_US = 200000 };
     X(cuMemsetD8Async)                                                                             \
     X(cuStreamBeginCapture)                                                                        \
     X(cuStreamCreate)                                                                              \
+    X(cuStreamCreateWithPriority)                                                                  \
     X(cuStreamDestroy)                                                                             \
     X(cuStreamEndCapture)                                                                          \
     X(cuStreamSynchronize)                                                                         \
@@ -326,6 +327,35 @@ static void case_capture(void)
         tell(OLD);
 }
 
+// A library between the program and the driver has functions of the driver's names, which call the
+// driver's. Here it is the program itself.
+__attribute__((visibility("default"))) CUresult
+cuStreamCreateWithPriority(CUstream *made, unsigned flags, int priority)
+{
+    return cu.cuStreamCreateWithPriority(made, flags, priority);
+}
+
+static void case_wrapped(void)
+{
+    CUstream other;
+    void *own = dlsym(dlopen(NULL, RTLD_NOW), "cuStreamCreateWithPriority");
+    CUresult (*create)(CUstream *, unsigned, int) = (CUresult(*)(CUstream *, unsigned, int))own;
+    if (!create || create(&other, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS)
+        fail("the program's own function", 0);
+    race_on(other);
+    OK(cuStreamDestroy, other);
+}
+
+// A window over device memory, which Fabrail may refuse.
+static void case_window(void)
+{
+    MPI_Win window;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (MPI_Win_create(memory.address, (MPI_Aint)bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
+                       &window) == MPI_SUCCESS)
+        MPI_Win_free(&window);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -344,6 +374,8 @@ int main(int argc, char **argv)
         {"clean", case_clean},
         {"endless", case_endless},
         {"capture", case_capture},
+        {"wrapped", case_wrapped},
+        {"window", case_window},
     };
     void *word;
     MPI_Init(&argc, &argv);

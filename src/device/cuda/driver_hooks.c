@@ -16,32 +16,33 @@
 
 enum kind { CREATES, DESTROYS, CAPTURES, LOOKS_UP, SEEMS_DONE };
 
-// The names are those that the driver exports, which cuda.h may stand for others.
+// The names are those that the driver exports, which cuda.h may stand for others. The number is the
+// least version, as cuGetProcAddress is asked for it, that gets a function and no earlier one.
 #define HOOKS(X)                                                                                   \
-    X(cuGetProcAddress, LOOKS_UP)                                                                  \
-    X(cuGetProcAddress_v2, LOOKS_UP)                                                               \
-    X(cuStreamCreate, CREATES)                                                                     \
-    X(cuStreamCreateWithPriority, CREATES)                                                         \
-    X(cuGreenCtxStreamCreate, CREATES)                                                             \
-    X(cuStreamDestroy, DESTROYS)                                                                   \
-    X(cuStreamDestroy_v2, DESTROYS)                                                                \
-    X(cuStreamBeginCapture, CAPTURES)                                                              \
-    X(cuStreamBeginCapture_v2, CAPTURES)                                                           \
-    X(cuStreamBeginCaptureToGraph, CAPTURES)                                                       \
-    X(cuMemcpy, SEEMS_DONE)                                                                        \
-    X(cuMemcpyPeer, SEEMS_DONE)                                                                    \
-    X(cuMemcpyHtoD_v2, SEEMS_DONE)                                                                 \
-    X(cuMemcpyDtoD_v2, SEEMS_DONE)                                                                 \
-    X(cuMemcpy2D_v2, SEEMS_DONE)                                                                   \
-    X(cuMemcpy2DUnaligned_v2, SEEMS_DONE)                                                          \
-    X(cuMemcpy3D_v2, SEEMS_DONE)                                                                   \
-    X(cuMemcpy3DPeer, SEEMS_DONE)                                                                  \
-    X(cuMemsetD8_v2, SEEMS_DONE)                                                                   \
-    X(cuMemsetD16_v2, SEEMS_DONE)                                                                  \
-    X(cuMemsetD32_v2, SEEMS_DONE)                                                                  \
-    X(cuMemsetD2D8_v2, SEEMS_DONE)                                                                 \
-    X(cuMemsetD2D16_v2, SEEMS_DONE)                                                                \
-    X(cuMemsetD2D32_v2, SEEMS_DONE)
+    X(cuGetProcAddress, LOOKS_UP, 0)                                                               \
+    X(cuGetProcAddress_v2, LOOKS_UP, 12000)                                                        \
+    X(cuStreamCreate, CREATES, 0)                                                                  \
+    X(cuStreamCreateWithPriority, CREATES, 0)                                                      \
+    X(cuGreenCtxStreamCreate, CREATES, 0)                                                          \
+    X(cuStreamDestroy, DESTROYS, 0)                                                                \
+    X(cuStreamDestroy_v2, DESTROYS, 4000)                                                          \
+    X(cuStreamBeginCapture, CAPTURES, 0)                                                           \
+    X(cuStreamBeginCapture_v2, CAPTURES, 10010)                                                    \
+    X(cuStreamBeginCaptureToGraph, CAPTURES, 0)                                                    \
+    X(cuMemcpy, SEEMS_DONE, 0)                                                                     \
+    X(cuMemcpyPeer, SEEMS_DONE, 0)                                                                 \
+    X(cuMemcpyHtoD_v2, SEEMS_DONE, 3020)                                                           \
+    X(cuMemcpyDtoD_v2, SEEMS_DONE, 3020)                                                           \
+    X(cuMemcpy2D_v2, SEEMS_DONE, 3020)                                                             \
+    X(cuMemcpy2DUnaligned_v2, SEEMS_DONE, 3020)                                                    \
+    X(cuMemcpy3D_v2, SEEMS_DONE, 3020)                                                             \
+    X(cuMemcpy3DPeer, SEEMS_DONE, 0)                                                               \
+    X(cuMemsetD8_v2, SEEMS_DONE, 3020)                                                             \
+    X(cuMemsetD16_v2, SEEMS_DONE, 3020)                                                            \
+    X(cuMemsetD32_v2, SEEMS_DONE, 3020)                                                            \
+    X(cuMemsetD2D8_v2, SEEMS_DONE, 3020)                                                           \
+    X(cuMemsetD2D16_v2, SEEMS_DONE, 3020)                                                          \
+    X(cuMemsetD2D32_v2, SEEMS_DONE, 3020)
 
 typedef uintptr_t word;
 typedef CUresult driver_fn(word, word, word, word, word, word);
@@ -50,6 +51,7 @@ struct hook {
     const char *name;
     driver_fn *function;
     enum kind kind;
+    int since;              // the least version that gets this function
     bool per_thread;        // the default stream is the calling thread's own
     _Atomic uintptr_t real; // the driver's function
 };
@@ -85,7 +87,7 @@ static CUresult run(struct hook *hook, const word args[6])
 }
 
 enum {
-#define ROW(name, kind) LEGACY_##name, PER_THREAD_##name,
+#define ROW(name, kind, since) LEGACY_##name, PER_THREAD_##name,
     HOOKS(ROW)
 #undef ROW
 };
@@ -95,24 +97,31 @@ enum {
     {                                                                                              \
         return run(&hooks[row], (const word[]){a, b, c, d, e, f});                                 \
     }
-#define DEFINE_BOTH(name, kind) DEFINE(LEGACY_##name) DEFINE(PER_THREAD_##name)
+#define DEFINE_BOTH(name, kind, since) DEFINE(LEGACY_##name) DEFINE(PER_THREAD_##name)
 HOOKS(DEFINE_BOTH)
 #undef DEFINE_BOTH
 #undef DEFINE
 
 static struct hook hooks[] = {
-#define ROW(name, kind)                                                                            \
-    {#name, hook_LEGACY_##name, kind, false, 0}, {#name, hook_PER_THREAD_##name, kind, true, 0},
+#define ROW(name, kind, since)                                                                     \
+    {#name, hook_LEGACY_##name, kind, since, false, 0},                                            \
+        {#name, hook_PER_THREAD_##name, kind, since, true, 0},
     HOOKS(ROW)
 #undef ROW
 };
 
+// Returns the function of a hook, which leads to `found`, NULL if it leads elsewhere. A library
+// that wraps the driver's function may call what this hook leads to, or this hook; one of the two
+// functions is enough to see the call.
 static void *use(struct hook *hook, void *found)
 {
     void *function;
+    uintptr_t known = 0;
     if (hook->kind == SEEMS_DONE && fr_core_settings()->sync != FR_SYNC_CHECK)
         return NULL;
-    atomic_store(&hook->real, (uintptr_t)found);
+    if (!atomic_compare_exchange_strong(&hook->real, &known, (uintptr_t)found) &&
+        known != (uintptr_t)found)
+        return NULL;
     memcpy(&function, &hook->function, sizeof(function));
     return function;
 }
@@ -140,15 +149,16 @@ static bool has_base(const struct hook *hook, const char *symbol)
 }
 
 // Returns what cuGetProcAddress is to answer in place of `found`, NULL for that. It is asked for
-// names without the suffix of their version, and answers with the last version.
+// names without the suffix of their version, and answers with the last function that is not newer
+// than `version`.
 static void *substitute(const char *symbol, int version, word flags, void *found)
 {
-    enum { PER_THREAD = 2, SECOND_LOOK_UP = 12000 };
+    enum { PER_THREAD = 2 };
     struct hook *hook = NULL;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(hooks) && found != NULL; i++) {
-        bool too_new = i == LEGACY_cuGetProcAddress_v2 && version < SECOND_LOOK_UP;
         bool per_thread = (flags & PER_THREAD) != 0 && hooks[i].kind != LOOKS_UP;
-        if (has_base(&hooks[i], symbol) && hooks[i].per_thread == per_thread && !too_new)
+        if (has_base(&hooks[i], symbol) && hooks[i].per_thread == per_thread &&
+            version >= hooks[i].since)
             hook = &hooks[i];
     }
     return hook != NULL ? use(hook, found) : NULL;
