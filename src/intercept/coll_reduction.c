@@ -170,12 +170,22 @@ side_read(const struct fr_intercept_reduction *reduction)
     return reduction->in_place && !reduction->sends_apart ? &reduction->receive : &reduction->send;
 }
 
-static enum fr_status open_sides(struct fr_intercept_reduction *reduction)
+// Opens a buffer. Kernels need alignment, which workspace has where the program's memory has not.
+static enum fr_status open_side(struct fr_intercept_reduction *reduction,
+                                struct fr_intercept_coll_buffer *side, bool must_stage)
 {
     unsigned ways = fr_coll_team_ways(reduction->team);
-    enum fr_status status = fr_intercept_coll_buffer_open(&reduction->receive, false, ways);
+    struct fr_staging_view *view = &side->view;
+    uintptr_t first = view->base + (uintptr_t)view->first;
+    view->realigns = !fr_device_reduce_is_aligned(reduction->part.row, first);
+    return fr_intercept_coll_buffer_open(side, must_stage || view->realigns, ways);
+}
+
+static enum fr_status open_sides(struct fr_intercept_reduction *reduction)
+{
+    enum fr_status status = open_side(reduction, &reduction->receive, false);
     if (status == FR_OK)
-        status = fr_intercept_coll_buffer_open(&reduction->send, reduction->sends_apart, ways);
+        status = open_side(reduction, &reduction->send, reduction->sends_apart);
     const struct fr_intercept_coll_buffer *read = side_read(reduction);
     bool plain = status == FR_OK &&
                  fr_intercept_coll_buffer_plain_in(read, reduction->team, &reduction->part.before);

@@ -65,7 +65,7 @@ enum fr_status fr_staging_view_open(struct fr_staging_view *view)
     size_t total = data_bytes(view);
     enum fr_staging_shape shape = choose_shape(view, total);
     size_t slack = view->nudge;
-    if (shape == FR_SHAPE_SAME)
+    if (shape == FR_SHAPE_SAME && !view->realigns)
         slack += (view->base + (uintptr_t)view->first) % STAGE_ALIGNMENT;
     size_t bytes = slack + (shape == FR_SHAPE_SAME ? view->span : total);
     enum fr_status status = borrow(view, bytes);

@@ -35,6 +35,7 @@ struct fr_staging_view {
     unsigned arg;   // position in the call's arguments
     struct fr_staging_view_block *blocks;
     size_t block_count;
+    bool realigns; // in the same shape, the first byte is aligned whatever the program's address
     bool same_shape_only; // a reduction: MPI, or a user's function, must see the true datatype
     // MPI_BOTTOM: the blocks' addresses need not lie together. Once the view is measured they do
     // not lie in one allocation of device memory.
