@@ -9,6 +9,8 @@
 #include "fabrail/request/schedule.h"
 #include "fabrail/request/table.h"
 
+#include <string.h>
+
 enum {
     FREED_LIMIT_S = 10,
     MOST_EARLY = 128, // receives that are looked at in one go
@@ -58,18 +60,31 @@ static bool is_lost(const struct fr_request_op *op, struct fr_wait *wait)
     return false;
 }
 
+// Whether MPI may be asked for the status of a receive. MPICH 5 takes a persistent request for
+// inactive from then on.
+static bool may_ask(const struct fr_request_op *op)
+{
+    return !op->persistent || strcmp(fr_abi_mpi.family, "Open MPI") == 0;
+}
+
 // Whether the request of a receive is complete with nothing but an RTS that has come whole. MPI is
 // not asked about any other: MPICH calls the error handler each time that it is asked for a
-// truncated one.
-static bool has_come(struct fr_request_op *op, void *status, struct fr_rndv_incoming *incoming)
+// truncated one. Where MPI may not be asked, only this process's own RTS are taken, which MPICH
+// copies as a whole while a thread is in it. Only these have no other way to leave their buffer.
+// `status` becomes NULL then.
+static bool has_come(struct fr_request_op *op, void **status, struct fr_rndv_incoming *incoming)
 {
     int complete = 0;
     if (!fr_request_holds_rts(op, incoming) ||
         !fr_rndv_incoming_fits(incoming, fr_request_receive_view(op)->out_bytes))
         return false;
-    return FR_MPI(Request_get_status, op->key, FR_PTR(&complete), FR_PTR(status)) ==
+    if (!may_ask(op)) {
+        *status = NULL;
+        return fr_request_alone && incoming->from == fr_job_rank();
+    }
+    return FR_MPI(Request_get_status, op->key, FR_PTR(&complete), FR_PTR(*status)) ==
                fr_abi_mpi.SUCCESS &&
-           complete && fr_request_has_rts(op, status, incoming);
+           complete && fr_request_has_rts(op, *status, incoming);
 }
 
 // Receives for an operation that also sends. The sender of that message may be waiting in the same
@@ -83,7 +98,7 @@ static void look_at_own(struct fr_request_op *op)
     if (!op->receive.takes_rts || op->delivered || !op->key || !fr_rndv_incoming_any())
         return;
     // Only an operation that is complete but for its send can have been received.
-    if (has_come(op, status, &incoming))
+    if (has_come(op, &status, &incoming))
         (void)!fr_request_deliver(&op, &status, &error, 1); // a failure stays with it
 }
 
@@ -111,8 +126,9 @@ struct early {
     size_t claimed_count;
     struct fr_request_op *ops[MOST_EARLY];
     struct fr_rndv_incoming incoming[MOST_EARLY];
+    void *statuses[MOST_EARLY]; // NULL where MPI was not asked
     size_t count;
-    _Alignas(16) char statuses[MOST_EARLY][FR_STATUS_BYTES];
+    _Alignas(16) char own_statuses[MOST_EARLY][FR_STATUS_BYTES];
 };
 
 // Looks at the receives beyond the first `skip`. Returns false when there are none.
@@ -123,7 +139,8 @@ static bool find_early(struct early *early, size_t skip, bool waits)
     for (size_t i = 0; i < early->claimed_count; i++) {
         struct fr_request_op *op = early->claimed[i];
         struct fr_rndv_incoming *incoming = &early->incoming[early->count];
-        void *status = early->statuses[early->count];
+        void **status = &early->statuses[early->count];
+        *status = early->own_statuses[early->count];
         if (!has_come(op, status, incoming))
             continue;
         if (waits || fr_rndv_incoming_is_short(incoming))
@@ -137,7 +154,6 @@ static bool find_early(struct early *early, size_t skip, bool waits)
 size_t fr_request_receive_early(bool waits)
 {
     struct early early;
-    void *statuses[MOST_EARLY];
     int errors[MOST_EARLY];
     size_t received = 0;
     if (waits ? !fr_rndv_incoming_any() : !fr_rndv_incoming_any_in_tests())
@@ -145,12 +161,10 @@ size_t fr_request_receive_early(bool waits)
     fr_request_posted_look();
     for (size_t skip = 0; find_early(&early, skip, waits);
          skip += early.claimed_count - early.count) {
-        for (size_t i = 0; i < early.count; i++) {
-            statuses[i] = early.statuses[i];
+        for (size_t i = 0; i < early.count; i++)
             errors[i] = fr_abi_mpi.SUCCESS;
-        }
         // A failure stays with its operation, for the call that completes it.
-        (void)!fr_request_deliver(early.ops, statuses, errors, early.count);
+        (void)!fr_request_deliver(early.ops, early.statuses, errors, early.count);
         fr_request_table_unclaim(early.claimed, early.claimed_count);
         received += early.count;
     }

@@ -284,12 +284,10 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
     return found;
 }
 
-// Whether an operation may be claimed to receive early. Persistent ones may not: MPICH 5 takes
-// their request for inactive once it has been asked for its status.
 static bool may_claim_early(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
-    return op->receive.takes_rts && !op->persistent && !op->claim.held && !op->delivered &&
-           op->active && !op->claim.left;
+    return op->receive.takes_rts && !op->claim.held && !op->delivered && op->active &&
+           !op->claim.left;
 }
 
 size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, size_t skip)

@@ -8,6 +8,7 @@
 // goes on waiting.
 #include "config.h"
 
+#include "fabrail/core/time.h"
 #include "fabrail/core/wait.h"
 #include "fabrail/ipc.h"
 #include "fabrail/job.h"
@@ -330,6 +331,20 @@ static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state,
     return send->scheme->may_leave == NULL || send->scheme->may_leave(send, state, waited);
 }
 
+// Ends a send whose receiver has died while it pulled, which is looked at each second.
+static void end_if_lost(struct fr_rndv_send *send)
+{
+    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
+    if (send->since_ns == 0 || fr_time_ns() - send->since_ns < FR_SECOND_NS)
+        return;
+    send->since_ns = 0;
+    if (!fr_rndv_send_is_lost(send) ||
+        !fr_rndv_slot_change(slot, send->number, FR_RNDV_PULLING, FR_RNDV_FAILED))
+        return;
+    fr_error("%s: the receiving process is gone", send->call);
+    send->over = true;
+}
+
 static bool is_over(struct fr_rndv_send *send, unsigned *copies)
 {
     enum fr_rndv_state state = fr_rndv_ledger_state(send->index);
@@ -344,8 +359,10 @@ static bool is_over(struct fr_rndv_send *send, unsigned *copies)
         note_failure(send);
         fr_warn_once("%s: the receiver could not fetch a message", send->call);
     }
+    if (state == FR_RNDV_PULLING)
+        end_if_lost(send);
     bool waited = fr_rndv_send_has_waited(send, state);
-    send->over = is_ended(state) || (gone && may_leave(send, state, waited));
+    send->over = send->over || is_ended(state) || (gone && may_leave(send, state, waited));
     if (send->over || gone || !waited || state != FR_RNDV_ADVERTISED)
         return send->over;
     if (*copies == 0)
