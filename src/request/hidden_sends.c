@@ -164,6 +164,18 @@ static int wait_all(struct fr_request_set *set)
     return rc;
 }
 
+// Makes progress while nothing is claimed, so that receives of the list can go on as well.
+static void go_on_unclaimed(struct fr_request_set *set)
+{
+    fr_request_set_unclaim(set);
+    go_on(true);
+    (void)!fr_request_set_claim(set);
+    if (!set->tracked)
+        memset(set->deferred, 0, set->count * sizeof(*set->deferred));
+    else
+        (void)fr_request_set_find_deferred(set);
+}
+
 // Waits for some requests as a row of tests.
 static int wait_some(struct fr_request_set *set)
 {
@@ -180,7 +192,7 @@ static int wait_some(struct fr_request_set *set)
             return fr_request_set_finish(set, rc);
         look_at_all(set);
         if (fr_wait_step(&wait))
-            go_on(true);
+            go_on_unclaimed(set);
     }
 }
 
@@ -194,6 +206,7 @@ static int test_some(struct fr_request_set *set)
     if (fr_request_has_flag(set->form))
         return answer_no(set);
     *number = 0;
+    fr_request_set_unclaim(set);
     go_on(false);
     return rc;
 }
