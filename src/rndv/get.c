@@ -6,9 +6,10 @@
 
 #include "fabrail/device/pack.h"
 #include "fabrail/ipc/engine.h"
+#include "fabrail/job.h"
 #include "fabrail/staging/fused.h"
 #include "fabrail/staging/packed.h"
-#include "rndv/rndv_int.h"
+#include "rndv/send.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -29,6 +30,8 @@ static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_me
         place->address += (uint64_t)compiled->shape.offset;
     }
     *ready = send->bytes;
+    if (send->address.to == fr_job_rank()) // there is no other way out of the buffer
+        fr_rndv_stage_set_aside(send);
     return fr_device_sync_app_work(&view->range, low, view->span);
 }
 

@@ -52,6 +52,9 @@ struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *mes
     bool hears = receiver != NULL && receiver->takes_rts;
     bool here = hears && fr_job_control_is_here(to) && fr_rndv_ledger_is_shared_with(to);
     bool no_room = !fr_staging_has_room(view->in_bytes);
+    bool is_own = to == fr_job_rank();
+    bool full = is_own ? !fr_rndv_stage_is_likely(view->range.device, view->in_bytes)
+                       : fr_rndv_stage_is_full(FR_PATH_PEER, view->in_bytes);
     bool answers =
         hears && !here && fr_job_control_is_answered_by(to); // else the receiver would wait
     return (struct fr_policy_message){
@@ -59,14 +62,14 @@ struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *mes
         .here = here,
         .takes_turns = here && fr_rndv_ledger_takes_turns_with(to),
         .in_clique = answers && is_in_clique(to, view->range.device),
-        .by_fragments = (here || answers) && to != fr_job_rank() && fr_job_control_has_remote(),
+        .by_fragments = (here || answers) && !is_own && fr_job_control_has_remote(),
         .one_piece = fr_staging_view_is_in_one_piece(view),
         .block_bytes = here ? strided_block_bytes(view) : 0,
         // A message to this process does not go by fragments, so it could never leave without room.
-        .must_leave = message->must_leave || (no_room && to == fr_job_rank()),
+        .must_leave = message->must_leave || (is_own && (no_room || full)),
         .absolute = view->absolute,
         .host_memory = !fr_device_owns(&view->range),
-        .workspace_full = fr_rndv_stage_is_full(FR_PATH_PEER, view->in_bytes),
+        .workspace_full = full,
         .host_full = no_room || fr_rndv_stage_is_full(FR_PATH_HOST, view->in_bytes),
         .no_room = no_room,
         .may_wait = message->may_wait,

@@ -365,6 +365,7 @@ struct fr_rndv_stage {
     struct fr_staging_view view; // of the program's buffer, staged; it has the lease, if any
     struct fr_staging_view_block block;
     size_t counted_bytes; // counted against the bound
+    size_t aside_bytes;   // counted against the bound on device workspace, and not taken
     size_t ring_bytes;    // memory for a part of the bytes, used in turn; 0: for all of them
     size_t room_bytes;    // with a ring: bytes, from the first on, that there has been room for
     struct fr_device_batch batch;

@@ -133,6 +133,7 @@ static void dismantle(struct fr_rndv_send *send)
     if (send->scheme != NULL && send->scheme->cancel != NULL)
         send->scheme->cancel(send);
     fr_rndv_stage_close(send);
+    fr_rndv_stage_end_aside(send);
     free(send->state);
     send->state = NULL;
     fr_rndv_waiting_remove(send);

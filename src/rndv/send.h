@@ -137,6 +137,14 @@ FR_MUST_CHECK enum fr_status fr_rndv_stage_to_host(struct fr_rndv_send *send);
 // Returns whether `bytes` more would exceed the bound on workspace for sends on this path.
 bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes);
 
+// Returns whether a send of `bytes` bytes that stays in the program's buffer can be expected to get
+// workspace on the device later.
+bool fr_rndv_stage_is_likely(int device, size_t bytes);
+
+// Counts the bytes of a send as device workspace, which it may need later, and no longer.
+void fr_rndv_stage_set_aside(struct fr_rndv_send *send);
+void fr_rndv_stage_end_aside(struct fr_rndv_send *send);
+
 // Begins to copy the program's bytes to the staging memory. The first step has `step` bytes, each
 // later one `growth` times those of the one before.
 void fr_rndv_stage_begin(struct fr_rndv_send *send, size_t step, size_t growth);

@@ -30,6 +30,27 @@ bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes)
     return atomic_load_explicit(count_of(path), memory_order_relaxed) + bytes > most / 2;
 }
 
+// What is set aside counts as not lent yet, which errs on the safe side.
+bool fr_rndv_stage_is_likely(int device, size_t bytes)
+{
+    size_t counted = atomic_load_explicit(&device_bytes, memory_order_relaxed);
+    return !fr_rndv_stage_is_full(FR_PATH_PEER, bytes) &&
+           fr_staging_may_lend(device, counted + bytes);
+}
+
+void fr_rndv_stage_set_aside(struct fr_rndv_send *send)
+{
+    send->stage.aside_bytes = send->bytes;
+    atomic_fetch_add_explicit(&device_bytes, send->bytes, memory_order_relaxed);
+}
+
+void fr_rndv_stage_end_aside(struct fr_rndv_send *send)
+{
+    if (send->stage.aside_bytes > 0)
+        atomic_fetch_sub_explicit(&device_bytes, send->stage.aside_bytes, memory_order_relaxed);
+    send->stage.aside_bytes = 0;
+}
+
 enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send, enum fr_policy_path path)
 {
     send->stage.view = send->view;
@@ -46,6 +67,7 @@ enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send, enum fr_policy_path
     }
     send->stage.counted_bytes = send->bytes;
     atomic_fetch_add_explicit(count_of(path), send->bytes, memory_order_relaxed);
+    fr_rndv_stage_end_aside(send);
     return FR_OK;
 }
 

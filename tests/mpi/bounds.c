@@ -586,15 +586,44 @@ static void run_data(void)
     free(host);
 }
 
+// Messages to this process, whose requests are given up before anybody receives.
+static void run_own(void)
+{
+    struct memory in = memory_new(MEMORY_DEVICE, (size_t)bytes);
+    struct memory *out = malloc((size_t)count * sizeof(*out));
+    for (int i = 0; i < count; i++) {
+        out[i] = memory_new(MEMORY_DEVICE, (size_t)bytes);
+        write_pattern(&out[i], i);
+    }
+    before_kib = resident_kib();
+    for (int i = 0; i < count; i++) {
+        MPI_Request request;
+        MPI_Isend(out[i].address, bytes, MPI_BYTE, rank, TAG, MPI_COMM_WORLD, &request);
+        MPI_Request_free(&request);
+    }
+    for (int i = 0; i < count; i++) {
+        MPI_Recv(in.address, bytes, MPI_BYTE, rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        check_pattern(&in, i);
+    }
+    measure();
+    for (int i = 0; i < count; i++)
+        memory_free(&out[i]);
+    memory_free(&in);
+    free(out);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"windows", run_windows},     {"calls", run_calls},   {"sleeps", run_sleeps},
-                 {"blocked", run_blocked},     {"tests", run_tests},   {"late", run_late},
-                 {"data", run_data},           {"pieces", run_pieces}, {"pool", run_pool},
-                 {"truncates", run_truncates}, {"dies", run_dies},     {"asked", run_asked}};
+    } cases[] = {{"windows", run_windows}, {"calls", run_calls},
+                 {"sleeps", run_sleeps},   {"blocked", run_blocked},
+                 {"tests", run_tests},     {"late", run_late},
+                 {"data", run_data},       {"pieces", run_pieces},
+                 {"pool", run_pool},       {"truncates", run_truncates},
+                 {"dies", run_dies},       {"asked", run_asked},
+                 {"own", run_own}};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
