@@ -185,9 +185,14 @@ static bool is_target_in_reach(const struct pull *pull)
            fr_device_is_open_to(device, pull->target);
 }
 
+// Returns whether kernels where the view is can read the source. This process's own memory may
+// belong to another context of the device. Mapped memory is mapped where the view is.
 static bool is_same_device(const struct pull *pull, const struct fr_staging_view *view)
 {
-    return pull->mapping.direct && pull->mapping.user.device == view->range.device;
+    const struct fr_device_range *user = &pull->mapping.user;
+    bool shares = pull->mapping.entry != NULL || user->context == NULL ||
+                  user->context == view->range.context;
+    return shares && pull->mapping.direct && user->device == view->range.device;
 }
 
 static enum fr_status choose_target(struct pull *pull, struct fr_staging_view *view)
@@ -195,7 +200,7 @@ static enum fr_status choose_target(struct pull *pull, struct fr_staging_view *v
     bool gaps = pull->has_gaps || !view->blocks[0].layout->contiguous;
     pull->fused = gaps && !pull->refused && is_same_device(pull, view) && fr_staging_fuses(view);
     pull->native = pull->in_reach = false;
-    if (pull->fused)
+    if (pull->fused || pull->bytes == 0)
         return FR_OK;
     if (pull->has_gaps)
         return choose_bounce(pull, view);

@@ -9,6 +9,7 @@
 
 #include "../unit/check.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 
 enum { TAG = 7, MOST_BYTES = 1 << 20, MOST_SPAN = 4 << 20, ROOM = 8 << 20, AGAIN = 3 };
@@ -241,6 +242,72 @@ static void *run(void *thread)
     return NULL;
 }
 
+enum { BLOCKS = 500, BLOCK = 32, CROSS_BYTES = 2 * BLOCKS * BLOCK };
+
+// Returns where a byte of the data lies, with gaps or without.
+static size_t place_of(size_t at, bool gaps)
+{
+    return gaps ? at + at / BLOCK * BLOCK : at;
+}
+
+// Sends one message to this rank. Bits of `way` choose the datatypes and who comes first.
+static void cross(const struct memory *from, const struct memory *to, const MPI_Datatype *types,
+                  unsigned way)
+{
+    static unsigned char sent[CROSS_BYTES], found[CROSS_BYTES];
+    bool out_gaps = way & 1, in_gaps = way & 2, is_posted = way & 4;
+    MPI_Request requests[2];
+    check_fill(sent, sizeof(sent), way);
+    memory_write(from, 0, sent, sizeof(sent));
+    memset(found, 0, sizeof(found));
+    memory_write(to, 0, found, sizeof(found));
+    if (is_posted)
+        MPI_Irecv(to->address, 1, types[in_gaps], rank, TAG - 1, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(from->address, 1, types[out_gaps], rank, TAG - 1, MPI_COMM_WORLD, &requests[1]);
+    if (!is_posted)
+        MPI_Irecv(to->address, 1, types[in_gaps], rank, TAG - 1, MPI_COMM_WORLD, &requests[0]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    memory_read(to, 0, found, sizeof(found));
+    for (size_t at = 0; at < (size_t)BLOCKS * BLOCK; at++) {
+        if (sent[place_of(at, out_gaps)] != found[place_of(at, in_gaps)])
+            fail(way, "what went to another context", at);
+    }
+}
+
+// Sends messages to this rank between memory of two contexts of a device. Kernels of one cannot
+// touch what belongs to the other.
+static void cross_contexts(void)
+{
+    int (*create)(void **, unsigned, int), (*get)(void **), (*set)(void *), (*destroy)(void *);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *own = NULL, *other = NULL;
+    MPI_Datatype types[2];
+    *(void **)&create = dlsym(driver, "cuCtxCreate_v2");
+    *(void **)&get = dlsym(driver, "cuCtxGetCurrent");
+    *(void **)&set = dlsym(driver, "cuCtxSetCurrent");
+    *(void **)&destroy = dlsym(driver, "cuCtxDestroy_v2");
+    struct memory here = memory_new(MEMORY_DEVICE, CROSS_BYTES);
+    get(&own);
+    if (create(&other, 0, 0) != 0)
+        fail(0, "a new context", 0);
+    struct memory there = memory_new(MEMORY_DEVICE, CROSS_BYTES);
+    set(own);
+    MPI_Type_contiguous(BLOCKS * BLOCK, MPI_BYTE, &types[0]);
+    MPI_Type_vector(BLOCKS, BLOCK, 2 * BLOCK, MPI_BYTE, &types[1]);
+    MPI_Type_commit(&types[0]);
+    MPI_Type_commit(&types[1]);
+    for (unsigned way = 0; way < 8; way++) {
+        cross(&there, &here, types, way);
+        cross(&here, &there, types, way);
+    }
+    MPI_Type_free(&types[0]);
+    MPI_Type_free(&types[1]);
+    memory_free(&here);
+    set(other);
+    memory_free(&there);
+    set(own);
+    destroy(other);
+}
+
 int main(int argc, char **argv)
 {
     enum { MOST_THREADS = 8 };
@@ -256,6 +323,7 @@ int main(int argc, char **argv)
     run((void *)0);
     for (int i = 1; i < count && i < MOST_THREADS; i++)
         pthread_join(threads[i], NULL);
+    cross_contexts();
     printf("rank %d: to the end\n", rank);
     memory_stop();
     MPI_Finalize();

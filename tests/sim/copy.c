@@ -29,7 +29,8 @@ bool sim_range_is_open(const struct sim_range *range, CUcontext ctx)
 {
     switch (range->kind) {
     case SIM_KIND_MALLOC:
-        return range->device == ctx->device || (ctx->peers & 1ull << range->device);
+        return range->device == ctx->device ? range->ctx == ctx
+                                            : (ctx->peers & 1ull << range->device) != 0;
     case SIM_KIND_POOL:
         return range->pool->access[ctx->device] != CU_MEM_ACCESS_FLAGS_PROT_NONE;
     case SIM_KIND_VMM:
