@@ -62,9 +62,7 @@ static int start_part(struct fr_request_op *op, const struct part *part, bool se
     fr_word args[FR_MAX_ARGS] = {part->address,       (fr_word)part->count, part->type,
                                  (fr_word)part->peer, (fr_word)part->tag,   fr_job_comm(),
                                  FR_PTR(request)};
-    int rc = fr_intercept_call_part(fn, args, op->fn);
-    end_part(part);
-    return rc;
+    return fr_intercept_call_part(fn, args, op->fn);
 }
 
 enum { EACH = -1 };
@@ -206,13 +204,18 @@ static int start_own(struct fr_request_op *op, const struct fr_coll_team *team,
                      const struct side *send, const struct side *receive)
 {
     struct part from = {.peer = team->rank, .tag = op->schedule->tag}, to = from;
-    if (!find_part(send, team->rank, &from) || !find_part(receive, team->rank, &to))
-        return fr_abi_mpi.ERR_TYPE;
-    if ((!from.bytes && !to.bytes) || copy_own(&from, &to))
-        return fr_abi_mpi.SUCCESS;
-    from.peer = to.peer = fr_job_rank();
-    int rc = start_part(op, &to, false);
-    return rc == fr_abi_mpi.SUCCESS ? start_part(op, &from, true) : rc;
+    int rc = fr_abi_mpi.SUCCESS;
+    if (!find_part(send, team->rank, &from) || !find_part(receive, team->rank, &to)) {
+        rc = fr_abi_mpi.ERR_TYPE;
+    } else if ((from.bytes || to.bytes) && !copy_own(&from, &to)) {
+        from.peer = to.peer = fr_job_rank();
+        rc = start_part(op, &to, false);
+        if (rc == fr_abi_mpi.SUCCESS)
+            rc = start_part(op, &from, true);
+    }
+    end_part(&to);
+    end_part(&from);
+    return rc;
 }
 
 // Starts receives or sends with all other ranks. Each rank has an order of its own: it first
@@ -228,12 +231,13 @@ static int start_others(struct fr_request_op *op, const struct fr_coll_team *tea
                             .tag = op->schedule->tag};
         if (side->peer != EACH && side->peer != part.peer)
             continue;
-        if (!find_part(side, part.peer, &part))
-            return fr_abi_mpi.ERR_TYPE;
-        if (!part.bytes)
-            continue;
-        part.peer = team->world[part.peer];
-        rc = start_part(op, &part, sends);
+        if (!find_part(side, part.peer, &part)) {
+            rc = fr_abi_mpi.ERR_TYPE;
+        } else if (part.bytes) {
+            part.peer = team->world[part.peer];
+            rc = start_part(op, &part, sends);
+        }
+        end_part(&part);
     }
     return rc;
 }
@@ -332,6 +336,7 @@ static int start_neighbours(struct fr_request_op *op)
             rc = fr_abi_mpi.ERR_TYPE;
         else if (part.bytes)
             rc = start_part(op, &part, sends);
+        end_part(&part);
     }
     fr_intercept_neighbours_free(&list);
     return rc;
