@@ -101,10 +101,18 @@ static enum fr_status sync_app_work(const struct fr_staging_view *view)
     return fr_device_sync_app_work(&view->range, view->base + (uintptr_t)view->first, view->span);
 }
 
-enum fr_status fr_staging_copy_own(const struct fr_staging_view *from,
-                                   const struct fr_staging_view *to,
+// Copies run in the context that either side belongs to. Memory of pools and VMM belongs to none,
+// and can be used in any.
+enum fr_status fr_staging_copy_own(const struct fr_staging_view *source,
+                                   const struct fr_staging_view *target,
                                    const struct fr_staging_own_copy *copies, size_t count)
 {
+    struct fr_staging_view from_view = *source, to_view = *target;
+    struct fr_staging_view *from = &from_view, *to = &to_view;
+    if (from->range.context == NULL)
+        from->range.context = to->range.context;
+    else
+        to->range.context = from->range.context;
     struct packed packed = {.lease = {.address = NULL}};
     struct fr_device_batch batch;
     size_t bytes = 0;
