@@ -128,14 +128,22 @@ static void put_back(struct list *list)
         free(list->taken);
 }
 
+// The program may write to a buffer as soon as a call says that the operation is complete, even one
+// that leaves the request as it is.
 bool fr_guard_complete(enum fr_fn fn, fr_word *args, int *result)
 {
     struct fr_request_form form = fr_request_form_of(fr_abi_rows[fn].class);
     char statuses[FR_STATUS_BYTES];
+    _Alignas(8) char asked[8];
     struct list list;
     bool one = form.of == FR_OF_ONE;
     size_t count = one ? 1 : (int)args[0] > 0 ? (size_t)(int)args[0] : 0;
-    if (form.asks || !take_all(&list, (const void *)args[one ? 0 : 1], count)) {
+    const void *requests = (const void *)args[one ? 0 : 1];
+    if (one && form.asks) { // the request itself is the argument
+        fr_abi_handle_store(asked, 0, fr_abi_handle(args[0]));
+        requests = asked;
+    }
+    if (!take_all(&list, requests, count)) {
         *result = fr_guard_call(fn, args);
         return true;
     }

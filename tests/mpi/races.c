@@ -346,6 +346,23 @@ static void case_wrapped(void)
     OK(cuStreamDestroy, other);
 }
 
+// The program writes to what it has sent once it has asked whether that is complete.
+static void case_asked(void)
+{
+    MPI_Request request;
+    int flag = 0;
+    if (rank == 1) {
+        receive();
+        tell(OLD);
+        return;
+    }
+    MPI_Isend(memory.address, (int)bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &request);
+    while (!flag)
+        MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE);
+    fill(NEW);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
 // A window over device memory, which Fabrail may refuse.
 static void case_window(void)
 {
@@ -376,6 +393,7 @@ int main(int argc, char **argv)
         {"capture", case_capture},
         {"wrapped", case_wrapped},
         {"window", case_window},
+        {"asked", case_asked},
     };
     void *word;
     MPI_Init(&argc, &argv);
