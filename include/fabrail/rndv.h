@@ -119,6 +119,9 @@ const unsigned char *fr_rndv_send_rts(const struct fr_rndv_send *send, size_t *l
 // of its part (fr_rndv_send_push). The caller then uses nonblocking calls.
 bool fr_rndv_send_needs_push(const struct fr_rndv_send *send);
 
+// Returns whether a send waits in its buffer to be asked for its bytes.
+bool fr_rndv_send_waits(const struct fr_rndv_send *send);
+
 // Notes that the call of MPI that sends the RTS has returned. If it has failed, `sent` is false and
 // the caller frees the send.
 void fr_rndv_send_sent(struct fr_rndv_send *send, bool sent);

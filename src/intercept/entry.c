@@ -52,7 +52,8 @@ static void set_entry(enum fr_fn fn)
         .real = fr_abi_address(fn),
         .handle = classes[row->class].handle,
         .check = classes[row->class].check,
-        .meets = classes[row->class].meanwhile == FR_MEANWHILE_LEAVES && row->request < 0,
+        .meets = classes[row->class].meanwhile == FR_MEANWHILE_LEAVES &&
+                 (row->request < 0 || row->class == FR_CLASS_RMA),
         .large = row->flags & FR_ROW_LARGE,
         .sends = row->send.buffer >= 0,
         .errands = row->class != FR_CLASS_REFUSE,

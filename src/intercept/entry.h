@@ -57,7 +57,7 @@ struct fr_intercept_entry {
     fr_intercept_fastpath *quick; // quick handler of some that are not plain; NULL: none
     enum fr_intercept_check check;
     enum fr_intercept_plain plain;
-    bool meets; // it is blocking, and FR_MEANWHILE_LEAVES holds
+    bool meets; // it may wait for others, and FR_MEANWHILE_LEAVES holds
     bool large; // counts are MPI_Count
     bool sends; // it sends, besides receiving, from the first argument on
     bool polls; // a program may wait by calling it alone

@@ -397,7 +397,7 @@ int fr_intercept_call_real(struct fr_request_op *op)
 {
     if (FR_LIKELY(!op->send))
         return fr_request_call_real(op->fn, op->args);
-    bool pushes = fr_rndv_send_needs_push(op->send);
+    bool pushes = fr_rndv_send_needs_push(op->send) || fr_rndv_send_waits(op->send);
     if (pushes && (op->fn == FR_FN_MPI_Ssend || op->fn == FR_FN_MPI_Ssend_c))
         return send_synchronously(op);
     if (pushes && (op->fn == FR_FN_MPI_Sendrecv || op->fn == FR_FN_MPI_Sendrecv_c))

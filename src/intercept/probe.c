@@ -83,6 +83,7 @@ static int match(enum fr_fn fn, const fr_word *args, void *status, bool waits)
         if (found || rc != fr_abi_mpi.SUCCESS || !waits)
             return rc;
         fr_rndv_progress(NULL);
+        fr_request_advance_all();
         fr_request_receive_early(false);
         fr_wait_yield();
     }

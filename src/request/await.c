@@ -109,6 +109,9 @@ static int test(enum fr_fn fn, const fr_word *args, bool *over)
     case FR_FN_MPI_Probe:
         rc = FR_MPI(Iprobe, args[0], args[1], args[2], FR_PTR(&flag), args[3]);
         break;
+    case FR_FN_MPI_Mprobe:
+        rc = FR_MPI(Improbe, args[0], args[1], args[2], FR_PTR(&flag), args[3], args[4]);
+        break;
     case FR_FN_MPI_Wait:
         rc = FR_MPI(Test, args[0], FR_PTR(&flag), args[1]);
         break;
@@ -168,12 +171,26 @@ static int begin_and_test(enum fr_fn fn, const fr_word *args)
     return rc == fr_abi_mpi.SUCCESS ? wait_for(request, status) : rc;
 }
 
+// Does an exchange that receives from nobody: that half comes at once.
+static int send_to_one(bool large, const fr_word *in, const fr_word *out, fr_word status)
+{
+    int rc = fr_abi_call(large ? FR_FN_MPI_Isend_c : FR_FN_MPI_Isend, out);
+    if (rc != fr_abi_mpi.SUCCESS)
+        return rc;
+    rc = wait_for((void *)out[6], fr_abi_mpi.STATUS_IGNORE);
+    const fr_word nothing[] = {in[0], in[1], in[2], in[3], in[4], in[5], status};
+    int received = fr_abi_call(large ? FR_FN_MPI_Recv_c : FR_FN_MPI_Recv, nothing);
+    return rc == fr_abi_mpi.SUCCESS ? received : rc;
+}
+
 static int exchange(enum fr_fn fn, const fr_word *args)
 {
     _Alignas(8) char sending[8], receiving[8];
     bool large = fr_abi_rows[fn].flags & FR_ROW_LARGE;
     const fr_word in[] = {args[5], args[6], args[7], args[8], args[9], args[10], FR_PTR(receiving)};
     const fr_word out[] = {args[0], args[1], args[2], args[3], args[4], args[10], FR_PTR(sending)};
+    if (is_from_nobody(fn, args))
+        return send_to_one(large, in, out, args[11]);
     int rc = fr_abi_call(large ? FR_FN_MPI_Irecv_c : FR_FN_MPI_Irecv, in);
     if (rc != fr_abi_mpi.SUCCESS)
         return rc;
@@ -201,15 +218,23 @@ int fr_request_set_call(struct fr_request_set *set)
     return test_until_over(set->fn, set->args, set);
 }
 
+// Whether a call probes, with arguments that its test can take.
+static bool probes(enum fr_fn fn, const fr_word *args)
+{
+    bool may_be_null = fr_abi_mpi.STATUS_IGNORE == 0;
+    if (fn == FR_FN_MPI_Mprobe)
+        return args[3] && (args[4] || may_be_null);
+    return fn == FR_FN_MPI_Probe && (args[3] || may_be_null);
+}
+
 int fr_request_call_real(enum fr_fn fn, const fr_word *args)
 {
     if (FR_LIKELY(!fr_request_is_awaited()))
         return fr_abi_call(fn, args);
-    bool waits = fr_abi_rows[fn].peer >= 0 && !is_from_nobody(fn, args);
-    if (waits && begun_by(fn) != fn)
-        return begin_and_test(fn, args);
-    if (waits && (fn == FR_FN_MPI_Sendrecv || fn == FR_FN_MPI_Sendrecv_c))
+    if (fn == FR_FN_MPI_Sendrecv || fn == FR_FN_MPI_Sendrecv_c)
         return exchange(fn, args);
-    bool probes = fn == FR_FN_MPI_Probe && (args[3] || fr_abi_mpi.STATUS_IGNORE == 0);
-    return probes || completes(fn) ? test_until_over(fn, args, NULL) : fr_abi_call(fn, args);
+    if (begun_by(fn) != fn && !is_from_nobody(fn, args))
+        return begin_and_test(fn, args);
+    return probes(fn, args) || completes(fn) ? test_until_over(fn, args, NULL)
+                                             : fr_abi_call(fn, args);
 }

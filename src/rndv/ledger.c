@@ -189,11 +189,11 @@ bool fr_rndv_is_awaited(void)
     int64_t told_ns =
         ledger != NULL ? atomic_load_explicit(&ledger->awaited_ns, memory_order_relaxed) : 0;
     if (FR_LIKELY(told_ns == 0))
-        return false;
+        return fr_rndv_replica_any_waits(); // senders of other hosts tell so
     if (fr_time_ns() - told_ns < AWAITED_NS)
         return true;
     (void)atomic_compare_exchange_strong(&ledger->awaited_ns, &told_ns, 0); // no clock from now on
-    return false;
+    return fr_rndv_replica_any_waits();
 }
 
 static FR_TLS bool is_blocked; // this thread is, and its ledger says so

@@ -62,8 +62,9 @@ bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device)
     int64_t now = fr_time_ns();
     if (send->stays_since_ns == 0)
         send->stays_since_ns = now;
-    bool blocked = fr_rndv_ledger_await(send->address.to, now);
     unsigned times = atomic_load_explicit(&receivers[place].times, memory_order_relaxed);
+    bool blocked = fr_rndv_ledger_await(send->address.to, now) || // those elsewhere do not tell
+                   (send->remote && send->waits && times > 0);
     int64_t since = later(send->stays_since_ns, atomic_load_explicit(&receivers[place].exceeded_ns,
                                                                      memory_order_relaxed));
     if (now - send->stays_since_ns <= LONGEST_WAIT_NS)

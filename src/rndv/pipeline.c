@@ -267,14 +267,17 @@ static void post(struct receiving *receiving)
     }
 }
 
-// Tells a sender that fragments are being received: it may be waiting to be asked for them. One on
+// Tells a sender that fragments are being received, if it waits to be asked for them. One on
 // another host does not see the state in its ledger.
 static void tell_begun(const struct fr_rndv_incoming *incoming)
 {
     const struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->index};
-    if (incoming->slot == NULL)
+    if (incoming->slot == NULL) {
         (void)fr_rndv_tell(incoming->from, FR_CONTROL_BEGUN, &entry, true);
-    else
+        return;
+    }
+    uint64_t ready = atomic_load_explicit(&incoming->slot->ready, memory_order_relaxed);
+    if (ready == FR_RNDV_WAITS || ready == FR_RNDV_LEAVE)
         fr_rndv_incoming_ask(incoming);
 }
 

@@ -49,8 +49,8 @@ static struct peer *peers FR_GUARDED_BY(lock); // NULL while closed
 static struct early all_early[MOST_EARLY] FR_GUARDED_BY(lock);
 static unsigned early_turn FR_GUARDED_BY(lock); // index of the one to be replaced next
 static atomic_bool any_told_all;
-static atomic_bool any_lost;  // there was no memory for something
-static atomic_bool any_waits; // a waiting send was told of
+static atomic_bool any_lost;         // there was no memory for something
+static _Atomic size_t waiting_count; // of waiting sends among the expected
 
 bool fr_rndv_replica_open(void)
 {
@@ -71,11 +71,22 @@ void fr_rndv_replica_close(void)
         HASH_DELETE(hh, expected, entry);
         free(entry);
     }
+    atomic_store_explicit(&waiting_count, 0, memory_order_relaxed);
     free(peers);
     peers = NULL;
     memset(all_early, 0, sizeof(all_early));
     atomic_store_explicit(&any_told_all, false, memory_order_relaxed);
     fr_core_unlock(&lock);
+}
+
+// Stores how much of a message is ready, and counts those that wait in their buffers.
+static void set_ready(struct expected *entry, uint64_t ready) FR_REQUIRES(lock)
+{
+    bool waited = entry->entry.ready == FR_RNDV_WAITS || entry->entry.ready == FR_RNDV_LEAVE;
+    bool waits = ready == FR_RNDV_WAITS || ready == FR_RNDV_LEAVE;
+    entry->entry.ready = ready;
+    if (waits != waited)
+        atomic_fetch_add_explicit(&waiting_count, waits ? 1 : (size_t)-1, memory_order_relaxed);
 }
 
 static struct expected *find(int from, uint64_t number) FR_REQUIRES(lock)
@@ -88,6 +99,7 @@ static struct expected *find(int from, uint64_t number) FR_REQUIRES(lock)
 
 static void drop(struct expected *entry) FR_REQUIRES(lock)
 {
+    set_ready(entry, 0);
     HASH_DELETE(hh, expected, entry);
     free(entry);
 }
@@ -133,17 +145,17 @@ static void expect(int from, const struct fr_rndv_entry *entry) FR_REQUIRES(lock
         if (known != NULL && again)
             known->taken = was_early(from, entry->number);
     }
-    if (known == NULL)
+    if (known == NULL) {
         atomic_store_explicit(&any_lost, true, memory_order_relaxed);
-    else
-        known->entry = *entry;
-    if (entry->ready == FR_RNDV_WAITS)
-        atomic_store_explicit(&any_waits, true, memory_order_relaxed);
+        return;
+    }
+    set_ready(known, entry->ready);
+    known->entry = *entry;
 }
 
 bool fr_rndv_replica_any_waits(void)
 {
-    return atomic_load_explicit(&any_waits, memory_order_relaxed);
+    return atomic_load_explicit(&waiting_count, memory_order_relaxed) != 0;
 }
 
 bool fr_rndv_replica_ask(int from, uint64_t number)
@@ -178,7 +190,7 @@ void fr_rndv_replica_handle(int from, enum fr_job_control_kind kind,
     else if (kind == FR_CONTROL_WITHDRAWN)
         withdraw(from, entry->number);
     else if (kind == FR_CONTROL_READY && known != NULL)
-        known->entry.ready = entry->ready;
+        set_ready(known, entry->ready);
     else if (kind == FR_CONTROL_PLAIN && entry->ready != 0)
         peers[from].all_plain = true;
     else if (kind == FR_CONTROL_PLAIN && entry->sizes <= FR_RNDV_RTS_LONGEST)

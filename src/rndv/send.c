@@ -220,6 +220,11 @@ bool fr_rndv_send_needs_push(const struct fr_rndv_send *send)
     return send->scheme->flags & FR_RNDV_NEEDS_PUSH;
 }
 
+bool fr_rndv_send_waits(const struct fr_rndv_send *send)
+{
+    return send->waits;
+}
+
 void fr_rndv_send_sent(struct fr_rndv_send *send, bool sent)
 {
     fr_rndv_ledger_sent(send->index);
@@ -236,7 +241,8 @@ static enum fr_status push(struct fr_rndv_send *send)
         if (!fr_wait_step(&wait) || !asked)
             continue;
         fr_rndv_progress(NULL);
-        if (fr_wait_ns(&wait) > FR_SECOND_NS && fr_rndv_send_is_lost(send))
+        if ((send->stage.ring_bytes > 0 && fr_rndv_ledger_state(send->index) == FR_RNDV_FAILED) ||
+            (fr_wait_ns(&wait) > FR_SECOND_NS && fr_rndv_send_is_lost(send)))
             return FR_ERR_CANCELLED;
     }
     send->pushed = true;
@@ -321,10 +327,11 @@ static bool leave(struct fr_rndv_send *send)
     }
     if (!fr_rndv_slot_change(slot, send->number, FR_RNDV_ADVERTISED, FR_RNDV_MOVING))
         return false; // it is just being pulled
-    bool left_it = move_out(send, on_device);
-    if (left_it)
+    if (move_out(send, on_device))
         fr_rndv_waiting_remove(send);
-    return left_it;
+    else if (send->scheme == &fr_rndv_waiting && !fr_rndv_send_stays(send, false))
+        fr_rndv_send_leave_now(send);
+    return send->over;
 }
 
 static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
@@ -434,8 +441,10 @@ void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled)
         withdraw(send);
     else if (fr_rndv_send_is_done(send))
         fr_rndv_send_destroy(send);
-    else
+    else {
+        fr_rndv_stage_cut_ring(send);
         fr_rndv_detached_add(send);
+    }
     fr_rndv_send_release(index);
 }
 
@@ -467,6 +476,6 @@ void fr_rndv_send_handle(int from, enum fr_job_control_kind kind, const struct f
         !fr_rndv_slot_change(slot, entry->number, FR_RNDV_PULLING, state) &&
         state != FR_RNDV_REFUSED) // given up, before this process has seen the refusal
         (void)fr_rndv_slot_change(slot, entry->number, FR_RNDV_REFUSED, state);
-    if (state == FR_RNDV_REFUSED || kind == FR_CONTROL_BEGUN)
+    if (state == FR_RNDV_REFUSED || (kind == FR_CONTROL_BEGUN && fr_rndv_any_waiting()))
         fr_rndv_ledger_count_refused();
 }

@@ -122,6 +122,10 @@ void fr_rndv_stage_close(struct fr_rndv_send *send);
 FR_MUST_CHECK enum fr_status fr_rndv_stage_open_ring(struct fr_rndv_send *send, size_t bytes);
 void fr_rndv_stage_give_room(struct fr_rndv_send *send, size_t taken_bytes);
 
+// Gives up copies through a ring that have not begun, since the program gets its buffer back before
+// the receiver has taken all. What is left of the message goes empty.
+void fr_rndv_stage_cut_ring(struct fr_rndv_send *send);
+
 // Returns where byte `first` of the message stands, packed.
 uintptr_t fr_rndv_stage_address(const struct fr_rndv_send *send, size_t first);
 

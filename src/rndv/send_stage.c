@@ -211,6 +211,15 @@ void fr_rndv_stage_begin(struct fr_rndv_send *send, size_t step, size_t growth)
     copy_on(send);
 }
 
+void fr_rndv_stage_cut_ring(struct fr_rndv_send *send)
+{
+    if (send->stage.ring_bytes == 0 || !send->stage.copying)
+        return;
+    (void)!fr_device_batch_finish(&send->stage.batch);
+    send->stage.copying = false;
+    send->failure = FR_ERR_CANCELLED;
+}
+
 void fr_rndv_stage_give_room(struct fr_rndv_send *send, size_t taken_bytes)
 {
     if (send->stage.ring_bytes == 0)

@@ -44,12 +44,13 @@ static enum fr_status copy(struct fr_rndv_send *send)
     return fr_device_batch_finish(&batch);
 }
 
-// A receiver that has not mapped the workspace does so when it begins.
+// A receiver that has not mapped the workspace does so when it begins. If it cannot, this process
+// has to be in MPI still, so a waiting send leaves in another way.
 enum fr_status fr_rndv_staged_take_over(struct fr_rndv_send *send)
 {
     struct fr_rndv_place place = {.scheme = FR_SCHEME_STAGED_GET};
     enum fr_status status = find_workspace(send, &place);
-    if (status == FR_ERR_NOT_FOUND)
+    if (status == FR_ERR_NOT_FOUND && send->scheme != &fr_rndv_waiting)
         status = fr_ipc_needs_descriptor(&place.handle)
                      ? fr_ipc_send_descriptor(&place.handle, fr_job_process_of(send->address.to), 1,
                                               false)

@@ -269,6 +269,8 @@ enum {
     ASKED_IPROBE,
     ASKED_WAIT,
     ASKED_SENDRECV,
+    ASKED_HALF,
+    ASKED_MPROBE,
     ASKED_IN_MPI, // from here on in calls in which MPI itself waits for the receiver
     ASKED_BARRIER = ASKED_IN_MPI,
     ASKED_ALLREDUCE,
@@ -319,6 +321,9 @@ static void meet(int way)
     }
 }
 
+enum { HALF_INTS = 1 << 20 };
+static int plain[HALF_INTS]; // by rendezvous of MPI's own
+
 static void wait_until_asked(int way)
 {
     MPI_Request request;
@@ -331,6 +336,14 @@ static void wait_until_asked(int way)
     if (way == ASKED_SENDRECV) {
         MPI_Sendrecv(&more, 1, MPI_INT, 1, TAG, &token, 1, MPI_INT, 1, TOKEN_TAG, MPI_COMM_WORLD,
                      MPI_STATUS_IGNORE);
+    } else if (way == ASKED_HALF) { // as the last rank of a chain has it
+        MPI_Sendrecv(plain, HALF_INTS, MPI_INT, 1, TAG, NULL, 0, MPI_INT, MPI_PROC_NULL, TOKEN_TAG,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Recv(&token, 1, MPI_INT, 1, TOKEN_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (way == ASKED_MPROBE) {
+        MPI_Message message;
+        MPI_Mprobe(1, TOKEN_TAG, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+        MPI_Mrecv(&token, 1, MPI_INT, &message, MPI_STATUS_IGNORE);
     } else if (way == ASKED_WAIT) {
         MPI_Irecv(&token, 1, MPI_INT, 1, TOKEN_TAG, MPI_COMM_WORLD, &request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -363,6 +376,8 @@ static void run_asked(void)
         } else {
             check_pattern(&memory, way);
         }
+        if (rank == 1 && way == ASKED_HALF)
+            MPI_Recv(plain, HALF_INTS, MPI_INT, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (rank == 1 && way < ASKED_IN_MPI)
             MPI_Send(&token, 1, MPI_INT, 0, TOKEN_TAG, MPI_COMM_WORLD);
         if (rank == 1 && way == ASKED_SENDRECV)

@@ -110,6 +110,10 @@ void fr_request_mark_received(void)
     marks++;
 }
 
+void fr_request_advance_all(void)
+{
+}
+
 size_t fr_request_receive_early(bool waits)
 {
     (void)waits;
