@@ -182,14 +182,26 @@ static struct fr_explain_answer explain_collective(const struct fr_explain_facts
                       : "the ranks map each other's memory");
 }
 
+// Returns whether a function's buffers can be staged, which those that keep the memory cannot.
+static bool can_stage(enum fr_fn fn)
+{
+    switch (fr_abi_rows[fn].class) {
+    case FR_CLASS_REFUSE:
+    case FR_CLASS_WIN_MAKE:
+    case FR_CLASS_STREAM:
+        return false;
+    default:
+        return true;
+    }
+}
+
 static struct fr_policy_choice choose_alone(const struct fr_explain_facts *facts, enum fr_fn fn,
                                             enum fr_device_kind kind)
 {
     const struct fr_settings *settings = fr_core_settings();
     const struct fr_policy_facts local = {
         .device_memory = kind_can(kind, FR_DEVICE_OWNED),
-        .stageable =
-            fr_abi_rows[fn].class != FR_CLASS_REFUSE && fr_abi_rows[fn].class != FR_CLASS_WIN_MAKE,
+        .stageable = can_stage(fn),
         .mpi_gpu_aware = facts->gpu_aware,
         .function_gpu_safe = fr_intercept_family_accepts_device_ptr(facts->family, fn),
         .paths = settings->paths,
