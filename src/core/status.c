@@ -6,6 +6,8 @@
 #include "fabrail/core.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <strings.h>
 
 _Atomic size_t fr_core_errand_count;
 
@@ -42,6 +44,49 @@ const char *fr_core_bytes_text(size_t bytes, char text[FR_BYTES_TEXT])
     else
         snprintf(text, FR_BYTES_TEXT, "%zu", bytes);
     return text;
+}
+
+// Returns the shift of a size's suffix: K, M, G or T, each also as KB or KiB, always powers of
+// 1024. Returns -1 if the text is anything else.
+static int suffix_shift(const char *text)
+{
+    static const char letters[] = "kmgt";
+    if (*text == '\0' || strcasecmp(text, "b") == 0)
+        return 0;
+    const char *letter = strchr(letters, *text | 0x20);
+    if (letter == NULL)
+        return -1;
+    text++;
+    if (*text != '\0' && strcasecmp(text, "b") != 0 && strcasecmp(text, "ib") != 0)
+        return -1;
+    return 10 * (int)(letter - letters + 1);
+}
+
+// The digits are read by hand: strtod would follow the application's locale, and strtoul takes
+// signs.
+bool fr_core_bytes_parse(const char *text, size_t *bytes)
+{
+    size_t whole = 0, fraction = 0, scale = 1;
+    if (*text < '0' || *text > '9')
+        return false;
+    for (; *text >= '0' && *text <= '9'; text++) {
+        if (__builtin_mul_overflow(whole, (size_t)10, &whole) ||
+            __builtin_add_overflow(whole, (size_t)(*text - '0'), &whole))
+            return false;
+    }
+    if (*text == '.') {
+        for (text++; *text >= '0' && *text <= '9'; text++) {
+            if (scale >= 1000000) // finer than a byte of a mebibyte is noise
+                continue;
+            fraction = fraction * 10 + (size_t)(*text - '0');
+            scale *= 10;
+        }
+    }
+    int shift = suffix_shift(text);
+    if (shift < 0 || whole > SIZE_MAX >> shift || (shift == 0 && fraction > 0))
+        return false;
+    size_t rest = (fraction << shift) / scale; // below 2^20 * 2^40, since the suffix ends at T
+    return !__builtin_add_overflow(whole << shift, rest, bytes);
 }
 
 unsigned fr_core_utf8_length(const char *at)
