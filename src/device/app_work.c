@@ -21,26 +21,25 @@ void *fr_device_hook(const char *name, void *found)
     return hook;
 }
 
-bool fr_device_app_work_mark(const struct fr_device_range *range)
+// Calls a function of a device's row in the scope of a range. Returns false where there is none.
+static bool call_in_scope(const struct fr_device_range *range, bool (*function)(void))
 {
     struct fr_device_scope scope;
-    const struct fr_device_ops *ops = fr_device_row(range->device);
-    if (ops->app_work_mark == NULL || fr_device_scope_enter(range, &scope) != FR_OK)
+    if (function == NULL || fr_device_scope_enter(range, &scope) != FR_OK)
         return false;
-    bool marked = ops->app_work_mark();
+    bool result = function();
     fr_device_scope_leave(&scope);
-    return marked;
+    return result;
+}
+
+bool fr_device_app_work_mark(const struct fr_device_range *range)
+{
+    return call_in_scope(range, fr_device_row(range->device)->app_work_mark);
 }
 
 bool fr_device_app_work_wait(const struct fr_device_range *range)
 {
-    struct fr_device_scope scope;
-    const struct fr_device_ops *ops = fr_device_row(range->device);
-    if (ops->app_work_wait == NULL || fr_device_scope_enter(range, &scope) != FR_OK)
-        return false;
-    bool waited = ops->app_work_wait();
-    fr_device_scope_leave(&scope);
-    return waited;
+    return call_in_scope(range, fr_device_row(range->device)->app_work_wait);
 }
 
 enum fr_status fr_device_peek(const struct fr_device_range *range, uintptr_t address, void *host,
