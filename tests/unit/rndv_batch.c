@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "../sim/calls.h"
+#include "bytes_layout.h"
 #include "fabrail/device/classify.h"
 #include "ipc_pair.h"
 #include "rndv_host.h"
@@ -22,16 +23,6 @@ struct letter {
 struct answer {
     uint64_t came;
     bool all_got;
-};
-
-static const struct fr_layout bytes_layout = {
-    .size_bytes = 1,
-    .extent = 1,
-    .true_extent = 1,
-    .contiguous = true,
-    .packable = true,
-    .unit_bytes = 1,
-    .exact = true,
 };
 static struct driver_memory sources[SOURCES], targets[MOST], host_target;
 static frsim_calls_fn *calls;

@@ -5,6 +5,7 @@
 // cancelled and given up.
 #include "config.h"
 
+#include "bytes_layout.h"
 #include "rndv_host.h"
 
 #include "coll/team_wait.h"
@@ -117,16 +118,6 @@ const struct fr_rndv_scheme *fr_rndv_scheme_of(unsigned id)
 }
 
 // ---- messages by it
-
-static const struct fr_layout bytes_layout = {
-    .size_bytes = 1,
-    .extent = 1,
-    .true_extent = 1,
-    .contiguous = true,
-    .packable = true,
-    .unit_bytes = 1,
-    .exact = true,
-};
 
 struct buffer {
     struct fr_staging_view view;

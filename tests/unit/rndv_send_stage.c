@@ -6,22 +6,13 @@
 
 #include "rndv/send.h"
 
+#include "bytes_layout.h"
 #include "driver.h"
 #include "inside/workspace_usage.h"
 
 #include "fabrail/staging/packed.h"
 
 enum { ONE_STEP = 1 << 20, STEPS = 40 << 20 };
-
-static const struct fr_layout bytes_layout = {
-    .size_bytes = 1,
-    .extent = 1,
-    .true_extent = 1,
-    .contiguous = true,
-    .packable = true,
-    .unit_bytes = 1,
-    .exact = true,
-};
 
 static void check_move(size_t bytes, bool remote)
 {

@@ -7,6 +7,7 @@
 // What MPI would do, sockets do here: they carry the RTS, and plain messages of its size, in order.
 #include "config.h"
 
+#include "bytes_layout.h"
 #include "fabrail/ipc/tuned.h"
 #include "ipc_pair.h"
 #include "rndv_host.h"
@@ -72,15 +73,6 @@ struct traffic {
 };
 
 static CUcontext context;
-static const struct fr_layout bytes_layout = {
-    .size_bytes = 1,
-    .extent = 1,
-    .true_extent = 1,
-    .contiguous = true,
-    .packable = true,
-    .unit_bytes = 1,
-    .exact = true,
-};
 
 static unsigned dice(struct traffic *traffic, unsigned sides)
 {
