@@ -144,9 +144,12 @@ bool fr_device_push_has_kernels(const struct fr_device_range *range)
     return has;
 }
 
-// What is known of the pieces: the application's side is still to be waited for, or the caller has
-// waited, or there is no such side.
-enum origin { UNSYNCED, SYNCED, OWN };
+// Says whose memory the pieces are, and whether the application's work on it has been waited for.
+enum origin {
+    UNSYNCED, // the application's; not waited for yet
+    SYNCED,   // the application's; the caller has waited
+    OWN,      // Fabrail's on both sides
+};
 
 static void begin(const struct fr_device_range *range, const struct fr_device_push_piece *pieces,
                   size_t count, enum fr_device_engine engine, unsigned max_sms, enum origin origin,

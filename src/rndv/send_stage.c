@@ -30,7 +30,7 @@ bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes)
     return atomic_load_explicit(count_of(path), memory_order_relaxed) + bytes > most / 2;
 }
 
-// What is set aside counts as not lent yet, which errs on the safe side.
+// Bytes set aside are counted on top of those lent, although some may be lent already.
 bool fr_rndv_stage_is_likely(int device, size_t bytes)
 {
     size_t counted = atomic_load_explicit(&device_bytes, memory_order_relaxed);

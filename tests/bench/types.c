@@ -5,7 +5,9 @@
 // of the time there and back. Every byte and every gap is verified against what the MPI library
 // makes of the same type in host memory.
 //
-//   types [--only=NAME] [--blocks=COUNT] [--repeats=COUNT]       --blocks: but for "nested" and such
+//   types [--only=NAME] [--blocks=COUNT] [--repeats=COUNT]
+//
+// --blocks sets the number of blocks of all types but those such as "nested".
 #include "../programs/memory.h"
 #include "rows.h"
 

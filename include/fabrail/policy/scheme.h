@@ -74,8 +74,8 @@ static inline bool fr_policy_rails_read_device(const struct fr_policy_message *m
     return message->rails_reach_device && !message->host_memory && !message->workspace_full;
 }
 
-// Returns whether a message by scheme pipeline waits in the program's buffer until its receiver asks
-// for it.
+// Returns whether a message by scheme pipeline waits in the program's buffer until its receiver
+// asks for it.
 static inline bool fr_policy_waits_to_be_asked(const struct fr_policy_message *message)
 {
     return message->no_room && message->may_wait;

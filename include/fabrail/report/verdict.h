@@ -70,7 +70,7 @@ struct fr_verdict_deed {
     int topic;   // -1: it is about the late ranks
 };
 
-// What is to be said of a job. Times are of all ranks together.
+// The verdict of a job. Times are sums over all ranks.
 struct fr_verdict {
     int size;  // of the job
     int ranks; // that are judged

@@ -28,7 +28,8 @@ enum fr_staging_way { FR_TYPED_BY_KERNEL, FR_TYPED_BY_DRIVER, FR_TYPED_BY_CPU, F
 // Starts the copy if a kernel does it faster than copies piece by piece. Where there are no kernels
 // the CPU does it if the pieces are very many. Returns FR_TYPED_BY_DRIVER, with nothing done, if
 // neither holds. Failures stay in the batch.
-enum fr_staging_way fr_staging_pack(const struct fr_staging_packing *packing, struct fr_device_batch *batch);
+enum fr_staging_way fr_staging_pack(const struct fr_staging_packing *packing,
+                                    struct fr_device_batch *batch);
 
 // Starts the copy in whatever way is the fastest. Failures stay in the batch.
 void fr_staging_copy_elements(const struct fr_staging_packing *packing,
