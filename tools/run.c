@@ -69,8 +69,7 @@ static bool add_setting(struct options *options, const char *option, const char 
         return fr_tool_complain("--%s: the value of FABRAIL_%.32s is too long", option, name);
     for (char *c = text; *c != '='; c++)
         *c = (char)toupper((unsigned char)*c);
-    const char *plain = text + strlen("FABRAIL_");
-    if (fr_core_settings_of_site(plain, strcspn(plain, "=")))
+    if (fr_core_settings_of_site(text, strcspn(text, "=")))
         return !fr_tool_misuse("--%s: FABRAIL_%s is not a setting", option, name);
     char *const environment[] = {text, NULL};
     if (fr_core_settings_parse(environment, &parsed, complain_of_setting,
