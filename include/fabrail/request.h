@@ -210,6 +210,11 @@ size_t fr_request_receive_early(bool waits);
 // whatever it is for. Cheap when there are none. Waits for nobody.
 void fr_request_advance_all(void);
 
+// Makes all progress that others may need of this process, in a call of MPI that waits for
+// something else. MPI itself makes none when all requests of a list are hidden from it. `waits` is
+// that of fr_request_receive_early.
+void fr_request_progress(bool waits);
+
 // Returns whether such an operation of this communicator is under way.
 bool fr_request_advances_on(fr_word comm);
 

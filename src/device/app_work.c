@@ -21,25 +21,37 @@ void *fr_device_hook(const char *name, void *found)
     return hook;
 }
 
-// Calls a function of a device's row in the scope of a range. Returns false where there is none.
-static bool call_in_scope(const struct fr_device_range *range, bool (*function)(void))
-{
-    struct fr_device_scope scope;
-    if (function == NULL || fr_device_scope_enter(range, &scope) != FR_OK)
-        return false;
-    bool result = function();
-    fr_device_scope_leave(&scope);
-    return result;
-}
-
 bool fr_device_app_work_mark(const struct fr_device_range *range)
 {
-    return call_in_scope(range, fr_device_row(range->device)->app_work_mark);
+    struct fr_device_scope scope;
+    if (fr_device_row(range->device)->app_work_mark == NULL ||
+        fr_device_scope_enter(range, &scope) != FR_OK)
+        return false;
+    bool marked = scope.ops->app_work_mark();
+    fr_device_scope_leave(&scope);
+    return marked;
 }
 
-bool fr_device_app_work_wait(const struct fr_device_range *range)
+static bool is_under_way(const struct fr_device_range *range, int64_t waited_ns)
 {
-    return call_in_scope(range, fr_device_row(range->device)->app_work_wait);
+    struct fr_device_scope scope;
+    if (fr_device_scope_enter(range, &scope) != FR_OK)
+        return false;
+    bool under_way = scope.ops->app_work_is_under_way(waited_ns);
+    fr_device_scope_leave(&scope);
+    return under_way;
+}
+
+bool fr_device_app_work_wait(const struct fr_device_range *range, void (*progress)(void))
+{
+    struct fr_wait wait = FR_DEVICE_APP_WORK_WAIT;
+    bool waited = false;
+    while (is_under_way(range, fr_wait_ns(&wait))) {
+        waited = true;
+        if (fr_wait_step(&wait))
+            progress();
+    }
+    return waited;
 }
 
 enum fr_status fr_device_peek(const struct fr_device_range *range, uintptr_t address, void *host,

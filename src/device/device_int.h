@@ -7,6 +7,7 @@
 #ifndef FR_DEVICE_DEVICE_INT_H
 #define FR_DEVICE_DEVICE_INT_H
 
+#include "fabrail/core/wait.h"
 #include "fabrail/device.h"
 
 struct fr_device_ops;
@@ -101,11 +102,12 @@ struct fr_device_ops {
     // synchronous but are not. Called before a copy on a stream starts, inside of scopes or not.
     enum fr_status (*settle)(const struct fr_device_range *range, uintptr_t low, uintptr_t high);
 
-    // What fr_device_hook and its like do. A vendor for whose devices FABRAIL_SYNC does nothing has
-    // NULL here. The waits are called in a scope.
+    // What fr_device_hook and fr_device_app_work_mark do. A vendor for whose devices FABRAIL_SYNC
+    // does nothing has NULL here. The third returns whether a wait that has lasted `waited_ns` has
+    // to go on. The last two are called in a scope.
     void *(*hook)(const char *name, void *found);
     bool (*app_work_mark)(void);
-    bool (*app_work_wait)(void);
+    bool (*app_work_is_under_way)(int64_t waited_ns);
 
     // Lends a stream of a context, which must be current.
     enum fr_status (*stream_borrow)(void *context, enum fr_device_direction direction,
@@ -189,6 +191,12 @@ unsigned fr_device_present_rows(void);
 // Returns the device of the last range that a thread of this process asked about, 0 before the
 // first.
 int fr_device_last_used(void);
+
+// How a thread waits for work of the application's, as an initialiser of struct fr_wait.
+#define FR_DEVICE_APP_WORK_WAIT                                                                    \
+    {                                                                                              \
+        .steps_a_yield = FR_WAIT_POLLS, .eager_yields = 100, .nap_ns = 20000                       \
+    }
 
 // Makes a context current in which `range` can be used, as the row's scope_enter does. After FR_OK
 // the caller must call fr_device_scope_leave.

@@ -14,26 +14,33 @@ int fr_guard_call(enum fr_fn fn, fr_word *args)
     return handlers[fn](fn, args, &result) ? result : fr_request_call_real(fn, args);
 }
 
+bool fr_guard_measure(struct fr_guard_op *guarded)
+{
+    struct fr_request_op *op = guarded->op;
+    guarded->first = -1;
+    for (unsigned v = op->view_count; v-- > 0;) {
+        fr_staging_view_measure(&op->views[v]);
+        if (fr_guard_minds(&op->views[v]))
+            guarded->first = (int)v;
+    }
+    return guarded->first >= 0;
+}
+
 struct fr_guard_op *fr_guard_op_new(enum fr_fn fn, const fr_word *args)
 {
     struct fr_guard_op *guarded = calloc(1, sizeof(*guarded));
     struct fr_request_op *op = guarded ? fr_request_op_new(fn, args) : NULL;
-    bool any = false;
     if (op && fr_intercept_views_build(op) == FR_OK) {
-        for (unsigned v = 0; v < op->view_count; v++) {
-            fr_staging_view_measure(&op->views[v]);
-            any = any || fr_device_owns(&op->views[v].range);
-        }
+        guarded->op = op;
+        guarded->site = fr_intercept_call_site();
+        guarded->starts = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
+        guarded->first = -1;
+        if (guarded->starts || fr_guard_measure(guarded))
+            return guarded;
     }
-    if (!any) {
-        fr_request_op_free(op);
-        free(guarded);
-        return NULL;
-    }
-    guarded->op = op;
-    guarded->site = fr_intercept_call_site();
-    guarded->starts = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
-    return guarded;
+    fr_request_op_free(op);
+    free(guarded);
+    return NULL;
 }
 
 void fr_guard_op_free(struct fr_guard_op *guarded)

@@ -16,14 +16,26 @@ struct fr_guard_op {
     bool is_known[FR_MAX_VIEWS]; // which of them are
     fr_word request;             // the key of the table, where the operation has a request
     bool starts;                 // the request is persistent
+    int first;                   // a view that the guard looks at, -1 for none
     bool is_active;              // MPI may be reading the buffers
     UT_hash_handle hh;
 };
 
-// Makes an operation of a call. Returns NULL if it has no device buffers, or buffers that are not
-// understood. Freed by fr_guard_op_free.
+// Makes an operation of a call. Returns NULL if it has no buffers of the driver's, or buffers that
+// are not understood. The memory of a persistent operation counts at its starts. Freed by
+// fr_guard_op_free.
 struct fr_guard_op *fr_guard_op_new(enum fr_fn fn, const fr_word *args);
 void fr_guard_op_free(struct fr_guard_op *guarded);
+
+// Finds out which memory the buffers are. Returns whether the driver knows any of it.
+bool fr_guard_measure(struct fr_guard_op *guarded);
+
+// Returns whether the guard looks at a view: at device memory, and at host memory that the driver
+// has page-locked, which devices write as well.
+static inline bool fr_guard_minds(const struct fr_staging_view *view)
+{
+    return fr_device_owns(&view->range) || view->range.kind == FR_KIND_PINNED;
+}
 
 // Waits for the application's work before a call is made for the operation. Under
 // FABRAIL_SYNC=check, reports buffers that change meanwhile, and keeps hashes of those that MPI

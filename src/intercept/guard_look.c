@@ -7,6 +7,7 @@
 #include "config.h"
 
 #include "fabrail/device/app_work.h"
+#include "fabrail/job.h"
 #include "intercept/guard.h"
 
 #include <dlfcn.h>
@@ -46,19 +47,27 @@ static void hash_run(struct chunk *chunk, uintptr_t low, size_t bytes)
         chunk->hash = hash_bytes(chunk->hash, chunk->data + (low - chunk->low), high - low);
 }
 
+// Narrows [*begin, *end) to the elements that may reach into a chunk. They stand `stride` apart
+// from `first` on, and span so many bytes each.
+static void narrow(const struct chunk *chunk, uintptr_t first, ptrdiff_t stride, size_t bytes,
+                   size_t *begin, size_t *end)
+{
+    if (*end <= 1 || stride <= 0)
+        return;
+    uintptr_t last = chunk->low + chunk->bytes;
+    size_t before = chunk->low > first ? (chunk->low - first) / (size_t)stride : 0;
+    size_t overlap = bytes / (size_t)stride;
+    size_t until = last > first ? (last - first) / (size_t)stride + 1 : 0;
+    *begin = before > overlap ? before - overlap : 0;
+    *end = until < *end ? until : *end;
+}
+
 // Hashes what the chunk has of a row of runs.
 static void hash_row(struct chunk *chunk, const struct fr_datatype_copy *piece, uintptr_t first)
 {
     size_t begin = 0, end = piece->n[0];
     ptrdiff_t stride = piece->user_stride[0];
-    if (end > 1 && stride > 0) { // the runs from the last one that begins before the chunk
-        uintptr_t last = chunk->low + chunk->bytes;
-        size_t before = chunk->low > first ? (chunk->low - first) / (size_t)stride : 0;
-        size_t overlap = piece->bytes / (size_t)stride; // runs that may reach into it
-        size_t until = last > first ? (last - first) / (size_t)stride + 1 : 0;
-        begin = before > overlap ? before - overlap : 0;
-        end = until < end ? until : end;
-    }
+    narrow(chunk, first, stride, piece->bytes, &begin, &end);
     for (size_t i = begin; i < end; i++)
         hash_run(chunk, first + i * (uintptr_t)stride, piece->bytes);
 }
@@ -67,15 +76,18 @@ static enum fr_status hash_piece(void *context, const struct fr_datatype_copy *p
 {
     struct chunk *chunk = context;
     uintptr_t first = chunk->origin + (uintptr_t)piece->user_offset;
-    for (size_t j = 0; j < piece->n[1]; j++)
-        hash_row(chunk, piece, first + j * (uintptr_t)piece->user_stride[1]);
+    size_t begin = 0, end = piece->n[1];
+    ptrdiff_t run = piece->n[0] > 1 ? piece->user_stride[0] : 0, stride = piece->user_stride[1];
+    if (run >= 0)
+        narrow(chunk, first, stride, (piece->n[0] - 1) * (size_t)run + piece->bytes, &begin, &end);
+    for (size_t j = begin; j < end; j++)
+        hash_row(chunk, piece, first + j * (uintptr_t)stride);
     return FR_OK;
 }
 
 static enum fr_status hash_chunk(const struct fr_staging_view *view, struct chunk *chunk)
 {
-    enum fr_status status =
-        fr_device_peek(&view->range, chunk->low, (void *)(uintptr_t)chunk->data, chunk->bytes);
+    enum fr_status status = FR_OK;
     for (size_t i = 0; i < view->block_count && status == FR_OK; i++) {
         const struct fr_staging_view_block *block = &view->blocks[i];
         chunk->origin = view->base + (uintptr_t)block->user_offset;
@@ -86,10 +98,22 @@ static enum fr_status hash_chunk(const struct fr_staging_view *view, struct chun
     return status;
 }
 
+// Hashes page-locked host memory where it stands.
+static bool hash_in_place(const struct fr_staging_view *view, uint64_t *hash)
+{
+    uintptr_t low = view->base + (uintptr_t)view->first;
+    struct chunk chunk = {.low = low, .bytes = view->span, .data = (const unsigned char *)low};
+    bool done = !view->mixed && hash_chunk(view, &chunk) == FR_OK;
+    *hash = chunk.hash;
+    return done;
+}
+
 // Hashes the bytes of a view. Returns false where they cannot be read: for views that hold more
 // than one piece of memory, and after a failure.
 static bool hash_view(const struct fr_staging_view *view, uint64_t *hash)
 {
+    if (view->range.kind == FR_KIND_PINNED)
+        return hash_in_place(view, hash);
     struct fr_staging_lease lease;
     uintptr_t low = view->base + (uintptr_t)view->first;
     size_t most = view->span < CHUNK_BYTES ? view->span : CHUNK_BYTES;
@@ -101,7 +125,9 @@ static bool hash_view(const struct fr_staging_view *view, uint64_t *hash)
     for (size_t done = 0; done < view->span && status == FR_OK; done += chunk.bytes) {
         chunk.low = low + done;
         chunk.bytes = view->span - done < most ? view->span - done : most;
-        status = hash_chunk(view, &chunk);
+        status = fr_device_peek(&view->range, chunk.low, lease.address, chunk.bytes);
+        if (status == FR_OK)
+            status = hash_chunk(view, &chunk);
     }
     fr_staging_return(&lease);
     *hash = chunk.hash;
@@ -188,23 +214,31 @@ static void report(const struct fr_guard_op *guarded, unsigned v, enum finding w
                 bytes, (uintmax_t)address, name, receives ? "receives" : "sends", peer, site);
 }
 
-// Returns the range by which the driver is found.
-static const struct fr_device_range *first_range(const struct fr_request_op *op)
+// What a GPU does may depend on other processes, and what these do on this one. A program that has
+// sessions alone is the one that MPI cannot be asked for.
+static void make_progress(void)
 {
-    unsigned v = 0;
-    while (!fr_device_owns(&op->views[v].range))
-        v++;
-    return &op->views[v].range;
+    int is_world = 0;
+    if (fr_job_comm() != fr_abi_mpi.COMM_NULL ||
+        (FR_MPI(Initialized, FR_PTR(&is_world)) == fr_abi_mpi.SUCCESS && is_world))
+        fr_request_progress(true);
+}
+
+// Returns the range by which the driver is found.
+static const struct fr_device_range *range_of(const struct fr_guard_op *guarded)
+{
+    return &guarded->op->views[guarded->first].range;
 }
 
 void fr_guard_begin(struct fr_guard_op *guarded)
 {
     struct fr_request_op *op = guarded->op;
     bool checks = fr_core_settings()->sync == FR_SYNC_CHECK && !op->parts.count;
-    bool marked = fr_device_app_work_mark(first_range(op));
+    bool marked = fr_device_app_work_mark(range_of(guarded));
     for (unsigned v = 0; v < op->view_count; v++)
-        guarded->is_known[v] = checks && marked && hash_view(&op->views[v], &guarded->held[v]);
-    bool waited = marked && fr_device_app_work_wait(first_range(op));
+        guarded->is_known[v] = checks && marked && fr_guard_minds(&op->views[v]) &&
+                               hash_view(&op->views[v], &guarded->held[v]);
+    bool waited = marked && fr_device_app_work_wait(range_of(guarded), make_progress);
     for (unsigned v = 0; v < op->view_count && waited; v++) {
         uint64_t before = guarded->held[v];
         guarded->is_known[v] = guarded->is_known[v] && hash_view(&op->views[v], &guarded->held[v]);
@@ -216,9 +250,9 @@ void fr_guard_begin(struct fr_guard_op *guarded)
 
 void fr_guard_wait(const struct fr_guard_op *guarded)
 {
-    const struct fr_device_range *range = first_range(guarded->op);
+    const struct fr_device_range *range = range_of(guarded);
     if (fr_device_app_work_mark(range))
-        (void)fr_device_app_work_wait(range);
+        (void)fr_device_app_work_wait(range, make_progress);
 }
 
 // What MPI itself writes is no finding.

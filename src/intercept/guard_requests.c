@@ -165,7 +165,8 @@ bool fr_guard_start(enum fr_fn fn, fr_word *args, int *result)
             if (!list.taken[i])
                 continue;
             list.taken[i]->site = fr_intercept_call_site();
-            fr_guard_begin(list.taken[i]);
+            if (fr_guard_measure(list.taken[i]))
+                fr_guard_begin(list.taken[i]);
         }
         put_back(&list);
     }
@@ -191,7 +192,7 @@ bool fr_guard_pready(enum fr_fn fn, fr_word *args, int *result)
     fr_core_lock(&table_lock); // the request cannot be complete before all its partitions are ready
     HASH_FIND(hh, table, &request, sizeof(request), guarded);
     fr_core_unlock(&table_lock);
-    if (guarded)
+    if (guarded && guarded->first >= 0)
         fr_guard_wait(guarded);
     *result = fr_guard_call(fn, args);
     return true;

@@ -393,6 +393,24 @@ static int rewrite_mpi(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
+// Tells once where another library's dlsym comes first and does not lead here. It then hands out
+// the driver's own functions.
+static void look_at_first_lookup(uintptr_t first)
+{
+    void *(*look_up)(void *, const char *) = (void *(*)(void *, const char *))first;
+    unsigned before = atomic_load(&fr_core_lookups);
+    Dl_info info;
+    if (first == 0 || first == lookups.own || fr_core_is_in_fabrail((void *)first) ||
+        fr_core_settings()->sync == FR_SYNC_OFF)
+        return;
+    (void)look_up(RTLD_DEFAULT, "cuStreamCreate");
+    if (atomic_load(&fr_core_lookups) == before)
+        fr_warn_once("the dlsym of %s comes before Fabrail's, so FABRAIL_SYNC does not see the "
+                     "program's streams",
+                     dladdr((void *)first, &info) && info.dli_fname ? info.dli_fname
+                                                                    : "another library");
+}
+
 bool fr_intercept_redirect(void)
 {
     struct start start = {.in_mpi = (uintptr_t)fr_abi_address(FR_FN_MPI_Initialized)};
@@ -401,6 +419,7 @@ bool fr_intercept_redirect(void)
     uintptr_t lookup = (uintptr_t)fr_core_dlsym(RTLD_DEFAULT, "dlsym");
     lookups.own = fr_core_dlsym_address();
     lookups.usual = lookup == lookups.own ? 0 : lookup;
+    look_at_first_lookup(lookup);
     fr_core_iterate_objects(rewrite_mpi, &start);
     if (state.is_rewritten)
         look_at_objects(true);

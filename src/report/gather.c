@@ -73,18 +73,22 @@ static bool all_gather(void)
     return all;
 }
 
-// Whether to go on waiting for the others, which have all come to MPI_Finalize or are about to.
+// Whether to go on waiting for the others, which have all come.
 static bool look(struct fr_wait *wait)
 {
     enum { LIMIT_S = 60 };
     return fr_wait_judge(wait, LIMIT_S) != FR_WAIT_OVER;
 }
 
-// Gathers all ranks' records on rank 0. Returns false if MPI fails or a rank does not come. Memory
-// that MPI may still use is then not freed.
+// Gathers all ranks' records on rank 0. They first wait for the last one, which may still compute.
+// Returns false if MPI fails or a rank does not come. Memory that MPI may still use is then not
+// freed.
 static bool gather(const struct fr_verdict_rank *own, struct fr_verdict_rank *all)
 {
     _Alignas(8) char request[8] = {0};
+    fr_job_meet(NULL);
+    if (fr_job_has_failed())
+        return false;
     int result = FR_MPI(Igather, FR_PTR(own), sizeof(*own), fr_abi_mpi.BYTE, FR_PTR(all),
                         sizeof(*own), fr_abi_mpi.BYTE, 0, fr_job_comm(), FR_PTR(request));
     return result == fr_abi_mpi.SUCCESS && fr_job_complete(request, NULL, look, &result) &&

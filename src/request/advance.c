@@ -3,6 +3,7 @@
 // call about something else. One thread at a time goes on with each.
 #include "config.h"
 
+#include "fabrail/job.h"
 #include "fabrail/request/schedule.h"
 
 static struct fr_lock lock = FR_LOCK_INIT;
@@ -87,6 +88,14 @@ void fr_request_advance_all(void)
     struct fr_request_op *op;
     for (size_t place = 0; (op = take_at(place));)
         place += !step(op);
+}
+
+void fr_request_progress(bool waits)
+{
+    fr_job_progress();
+    fr_rndv_progress(NULL);
+    fr_request_advance_all();
+    fr_request_receive_early(waits);
 }
 
 bool fr_request_advances_on(fr_word comm)

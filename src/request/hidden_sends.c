@@ -23,16 +23,6 @@ static void look_at_all(struct fr_request_set *set)
     }
 }
 
-// Makes progress that others wait for while nothing is complete. MPI makes none when all requests
-// of a list are hidden from it.
-static void go_on(bool waits)
-{
-    fr_job_progress();
-    fr_rndv_progress(NULL);
-    fr_request_advance_all();
-    fr_request_receive_early(waits);
-}
-
 static void hide(struct fr_request_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
@@ -68,7 +58,7 @@ static int answer_no(struct fr_request_set *set)
 {
     *(int *)set->args[fr_request_flag_arg(set->form)] = 0;
     fr_request_set_unclaim(set);
-    go_on(false);
+    fr_request_progress(false);
     return fr_abi_mpi.SUCCESS;
 }
 
@@ -142,7 +132,7 @@ static int wait_all_first(struct fr_request_set *set)
             continue;
         }
         fr_request_set_unclaim(set);
-        go_on(true);
+        fr_request_progress(true);
         (void)!fr_request_set_claim(set);
     }
     return fr_request_set_finish(set, fr_request_set_call(set));
@@ -168,7 +158,7 @@ static int wait_all(struct fr_request_set *set)
 static void go_on_unclaimed(struct fr_request_set *set)
 {
     fr_request_set_unclaim(set);
-    go_on(true);
+    fr_request_progress(true);
     (void)!fr_request_set_claim(set);
     if (!set->tracked)
         memset(set->deferred, 0, set->count * sizeof(*set->deferred));
@@ -207,7 +197,7 @@ static int test_some(struct fr_request_set *set)
         return answer_no(set);
     *number = 0;
     fr_request_set_unclaim(set);
-    go_on(false);
+    fr_request_progress(false);
     return rc;
 }
 

@@ -110,10 +110,7 @@ void fr_request_wait_over(struct fr_request_op *op)
     while (!fr_request_is_over(op)) {
         if (!fr_wait_step(&wait))
             continue;
-        fr_job_progress();
-        fr_rndv_progress(NULL);
-        fr_request_advance_all();
-        fr_request_receive_early(true);
+        fr_request_progress(true);
         look_at_own(op);
         if (op->send && is_lost(op, &wait))
             return;

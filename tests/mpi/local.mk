@@ -134,11 +134,13 @@ endif
 
 # A program with races between a GPU and MPI (FABRAIL_SYNC), and its test.
 fr_races_programs = $(MPI_FLAVOURS:%=tests/mpi/races-%)
-EXTRA_DIST += tests/mpi/races.test tests/mpi/races.c
-CLEANFILES += $(fr_races_programs)
+EXTRA_DIST += tests/mpi/races.test tests/mpi/races.c tests/mpi/hides.c
+CLEANFILES += $(fr_races_programs) tests/mpi/libfrhides.so
 if !CROSS_COMPILING
 TESTS += tests/mpi/races.test
-check_DATA += $(fr_races_programs)
+check_DATA += $(fr_races_programs) tests/mpi/libfrhides.so
+tests/mpi/libfrhides.so: tests/mpi/hides.c
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(sim_compile) -o $@ $(srcdir)/tests/mpi/hides.c -ldl
 $(fr_races_programs): tests/mpi/races-%: tests/mpi/races.c tests/programs/memory.c \
     tests/programs/memory.h
 	$(fr_program_cc) -rdynamic $(filter %.c,$^) -ldl -lpthread

@@ -18,6 +18,9 @@
 #include <string.h>
 #include <unistd.h>
 
+// cuda.h has other names for this, by its version.
+extern CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device);
+
 // MPIs give MPI_STATUSES_IGNORE a small address, which gcc takes for an array that is too short.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
@@ -26,8 +29,11 @@
 enum { TAG = 7, OLD = 0x11, NEW = 0x5a, DELAY_US = 200000 };
 
 #define CALLS(X)                                                                                   \
+    X(cuCtxCreate_v2)                                                                              \
+    X(cuCtxDestroy)                                                                                \
     X(cuLaunchHostFunc)                                                                            \
     X(cuMemHostAlloc)                                                                              \
+    X(cuMemcpyDtoHAsync)                                                                           \
     X(cuMemcpyHtoD)                                                                                \
     X(cuMemsetD2D8Async)                                                                           \
     X(cuMemsetD8)                                                                                  \
@@ -105,12 +111,17 @@ static void hold(CUstream held)
     pthread_detach(thread);
 }
 
-static void fill(int value)
+static void fill_device(CUdeviceptr address, int value)
 {
     unsigned char *host = malloc(bytes);
     memset(host, value, bytes);
-    OK(cuMemcpyHtoD, device(), host, bytes);
+    OK(cuMemcpyHtoD, address, host, bytes);
     free(host);
+}
+
+static void fill(int value)
+{
+    fill_device(device(), value);
 }
 
 static void tell(int value)
@@ -279,6 +290,82 @@ static void case_host_function(void)
     }
 }
 
+// The stream that writes what is sent is destroyed before it has done so.
+static void case_destroyed(void)
+{
+    CUstream other;
+    if (rank == 0) {
+        OK(cuStreamCreate, &other, CU_STREAM_NON_BLOCKING);
+        hold(other);
+        OK(cuMemsetD8Async, device(), NEW, bytes, other);
+        OK(cuStreamDestroy, other);
+        send();
+        usleep(2 * DELAY_US);
+    } else {
+        receive();
+        tell(NEW);
+    }
+}
+
+// A stream still writes page-locked host memory that is sent.
+static void case_pinned(void)
+{
+    unsigned char *host = memory.address;
+    void *pinned;
+    OK(cuMemHostAlloc, &pinned, bytes, CU_MEMHOSTALLOC_PORTABLE);
+    memset(pinned, OLD, bytes);
+    memory.address = pinned;
+    if (rank == 0) {
+        fill_device((CUdeviceptr)(uintptr_t)host, NEW);
+        hold(stream);
+        OK(cuMemcpyDtoHAsync, pinned, (CUdeviceptr)(uintptr_t)host, bytes, stream);
+        send();
+        OK(cuStreamSynchronize, stream);
+    } else {
+        receive();
+        memory.kind = MEMORY_PINNED;
+        tell(NEW);
+    }
+    memory.kind = MEMORY_DEVICE;
+    memory.address = host;
+}
+
+// The stream waits until rank 1 has what rank 0 has begun to send, and says so by an answer that a
+// thread of rank 0 hears of.
+static void *await_other(void *path)
+{
+    while (access((const char *)path, F_OK) != 0)
+        usleep(1000);
+    *gate = ticket;
+    return NULL;
+}
+
+static void case_other_rank(void)
+{
+    enum { LARGE = 32 << 20 };
+    const char *path = getenv("RACES_FILE");
+    struct memory large = memory_new(MEMORY_DEVICE, LARGE);
+    pthread_t thread;
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Isend(large.address, LARGE, MPI_BYTE, 1, TAG + 1, MPI_COMM_WORLD, &request);
+        OK(cuStreamWaitValue32, stream, (CUdeviceptr)(uintptr_t)gate, ++ticket,
+           CU_STREAM_WAIT_VALUE_GEQ);
+        pthread_create(&thread, NULL, await_other, (void *)(uintptr_t)path);
+        OK(cuMemsetD8Async, device(), NEW, bytes, stream);
+        send();
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        pthread_join(thread, NULL);
+        OK(cuStreamSynchronize, stream);
+    } else {
+        MPI_Recv(large.address, LARGE, MPI_BYTE, 0, TAG + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        fclose(fopen(path, "w"));
+        receive();
+        tell(NEW);
+    }
+    memory_free(&large);
+}
+
 // Nothing is wrong: calls that are synchronous, or that programs take for such; streams that come
 // and go; buffers that are written between messages.
 static void case_clean(void)
@@ -301,6 +388,40 @@ static void case_clean(void)
             tell(i);
         }
         OK(cuStreamDestroy, other);
+    }
+}
+
+// Contexts come and go with their streams.
+static void case_contexts(void)
+{
+    for (int i = 0; i < 5; i++) {
+        CUcontext context;
+        CUstream streams[3];
+        OK(cuCtxCreate_v2, &context, 0, 0);
+        for (int j = 0; j < 3; j++)
+            OK(cuStreamCreate, &streams[j], CU_STREAM_NON_BLOCKING);
+        OK(cuStreamDestroy, streams[1]);
+        OK(cuCtxDestroy, context);
+        case_clean();
+    }
+    race_on(stream);
+}
+
+// Each step has a stream wait for what comes after its message.
+static void case_gated(void)
+{
+    for (int i = 0; i < 6; i++) {
+        OK(cuStreamWaitValue32, stream, (CUdeviceptr)(uintptr_t)gate, ++ticket,
+           CU_STREAM_WAIT_VALUE_GEQ);
+        if (rank == 0) {
+            fill(i);
+            send();
+        } else {
+            receive();
+            tell(i);
+        }
+        *gate = ticket;
+        OK(cuStreamSynchronize, stream);
     }
 }
 
@@ -388,6 +509,11 @@ int main(int argc, char **argv)
         {"isend", case_isend},
         {"persistent", case_persistent},
         {"host-function", case_host_function},
+        {"destroyed", case_destroyed},
+        {"contexts", case_contexts},
+        {"pinned", case_pinned},
+        {"other-rank", case_other_rank},
+        {"gated", case_gated},
         {"clean", case_clean},
         {"endless", case_endless},
         {"capture", case_capture},

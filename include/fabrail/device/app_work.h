@@ -20,9 +20,10 @@ void *fr_device_hook(const char *name, void *found);
 bool fr_device_app_work_mark(const struct fr_device_range *range);
 
 // Waits until the application's work is done, on its streams as far as it was marked last. Returns
-// whether any was under way. A stream whose work does not end is named in a warning, and not waited
+// whether any was under way. Calls `progress` meanwhile, outside of scopes: the work may depend on
+// what other processes do. A stream whose work does not end is named in a warning, and not waited
 // for until that work has ended.
-bool fr_device_app_work_wait(const struct fr_device_range *range);
+bool fr_device_app_work_wait(const struct fr_device_range *range, void (*progress)(void));
 
 // Copies `bytes` of device memory, which `range` describes, to host memory as they are just now. It
 // waits for nothing of the application's. Copy engines do it, since kernels of the application may

@@ -8,22 +8,31 @@
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
-#include "fabrail/core/wait.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
+// How long the work of a stream is waited for: as long as FABRAIL_SYNC_WAIT says, and a quarter of
+// that after each time that the work did not end.
+struct patience {
+    atomic_uint losses;
+    atomic_bool stuck; // not waited for until the work has ended
+};
+
+enum state { FREE, TAKEN, LIVE, LEAVING };
+
 // A stream that the application has made. Entries stay in the list, which threads walk without a
-// lock, and are used again for streams of the same context.
+// lock, and are used again. LEAVING is one that the application has destroyed, with work behind
+// which the event stands. Context and event change only while nobody looks.
 struct app_stream {
     struct app_stream *next;
     CUcontext context;
-    unsigned long long context_id; // 0 where the driver does not tell it
-    _Atomic(CUstream) handle;      // NULL: the entry can be used again
+    unsigned long long context_id; // 0: none
     CUevent event;
-    atomic_bool live;
-    atomic_bool stuck; // its work did not end in time
+    _Atomic(CUstream) handle;
+    atomic_int state;
+    struct patience patience;
 };
-static struct fr_lock streams_lock = FR_LOCK_INIT; // of those who change the list
 static _Atomic(struct app_stream *) streams;
 
 // Threads between a look at streams and a call of the driver that depends on it, and threads that
@@ -59,6 +68,20 @@ void fr_cuda_app_change_end(void)
     atomic_fetch_sub(&changing, 1);
 }
 
+// The threads that were looking are not there in the child of a fork.
+static void forget_threads(void)
+{
+    atomic_store(&touching, 0);
+    atomic_store(&changing, 0);
+}
+
+void fr_cuda_app_work_start(void)
+{
+    static atomic_flag started = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&started))
+        (void)pthread_atfork(NULL, NULL, forget_threads);
+}
+
 // Returns a context's id, 0 where there is none.
 static unsigned long long id_of(CUcontext context)
 {
@@ -66,41 +89,71 @@ static unsigned long long id_of(CUcontext context)
     return fr_cu.cuCtxGetId != NULL && fr_cu.cuCtxGetId(context, &id) == CUDA_SUCCESS ? id : 0;
 }
 
-// Returns an entry of a context for a new stream, NULL for none. It is not live, and nobody else
-// takes it.
-static struct app_stream *take_entry(CUcontext context, unsigned long long id)
+// Whether the context of an entry is there. Its streams and events go with it.
+static bool is_there(const struct app_stream *entry)
 {
-    struct app_stream *entry = NULL;
-    fr_core_lock(&streams_lock);
-    for (struct app_stream *at = streams; at != NULL && entry == NULL; at = at->next) {
-        if (at->handle == NULL && id != 0 && at->context_id == id && at->context == context)
-            entry = at;
-    }
-    if (entry != NULL)
-        entry->handle = CU_STREAM_LEGACY; // taken
-    fr_core_unlock(&streams_lock);
-    return entry;
+    return entry->context_id != 0 && id_of(entry->context) == entry->context_id;
 }
 
-static struct app_stream *make_entry(CUcontext context, unsigned long long id)
+static bool is_over(const struct app_stream *entry)
+{
+    return fr_cu.cuEventQuery(entry->event) != CUDA_ERROR_NOT_READY;
+}
+
+// Takes an entry that is not in use, one of the context `id` with its event or one whose context is
+// gone. Returns NULL for none.
+static struct app_stream *take_entry(unsigned long long id)
+{
+    struct app_stream *found = NULL;
+    touch_begin();
+    for (struct app_stream *at = streams; at != NULL && found == NULL; at = at->next) {
+        int state = at->state;
+        bool idle = state == FREE    ? at->context_id == id || !is_there(at)
+                    : state == TAKEN ? false
+                    : !is_there(at)  ? true
+                                     : state == LEAVING && at->context_id == id && is_over(at);
+        if (idle && atomic_compare_exchange_strong(&at->state, &state, TAKEN))
+            found = at;
+    }
+    touch_end();
+    return found;
+}
+
+static struct app_stream *push_entry(void)
 {
     struct app_stream *entry = calloc(1, sizeof(*entry));
     if (entry == NULL)
         return NULL;
-    entry->context = context;
-    entry->context_id = id;
-    entry->handle = CU_STREAM_LEGACY;
-    if (fr_cu.cuEventCreate(&entry->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-        free(entry);
-        return NULL;
-    }
-    fr_core_lock(&streams_lock);
+    entry->state = TAKEN;
     entry->next = streams;
-    atomic_store(&streams, entry);
-    fr_core_unlock(&streams_lock);
+    while (!atomic_compare_exchange_weak(&streams, &entry->next, entry))
+        ;
     return entry;
 }
 
+// Returns an entry with an event of the current context, NULL for none. Nobody else uses it.
+static struct app_stream *entry_for(CUcontext context, unsigned long long id)
+{
+    CUevent event;
+    struct app_stream *entry = take_entry(id);
+    if (entry != NULL && entry->context_id == id)
+        return entry;
+    entry = entry != NULL ? entry : push_entry();
+    if (entry == NULL)
+        return NULL;
+    bool made = fr_cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+    fr_cuda_app_change_begin();
+    entry->context = context;
+    entry->context_id = made ? id : 0;
+    entry->event = made ? event : NULL;
+    fr_cuda_app_change_end();
+    if (!made)
+        entry->state = FREE;
+    return made ? entry : NULL;
+}
+
+// A context without an id, as drivers before CUDA 12.0 have, may go away unseen, and its streams
+// with it.
 void fr_cuda_app_stream_add(CUstream stream)
 {
     CUcontext context = NULL;
@@ -111,10 +164,9 @@ void fr_cuda_app_stream_add(CUstream stream)
     bool known = fr_cu.cuStreamGetCtx != NULL
                      ? fr_cu.cuStreamGetCtx(stream, &context) == CUDA_SUCCESS
                      : fr_cu.cuCtxGetCurrent(&context) == CUDA_SUCCESS;
-    if (known && context != NULL && fr_cuda_scope_enter_context(context, &scope) == FR_OK) {
-        unsigned long long id = id_of(context);
-        entry = take_entry(context, id);
-        entry = entry != NULL ? entry : make_entry(context, id);
+    unsigned long long id = known && context != NULL ? id_of(context) : 0;
+    if (id != 0 && fr_cuda_scope_enter_context(context, &scope) == FR_OK) {
+        entry = entry_for(context, id);
         fr_cuda_scope_leave(&scope);
     }
     if (entry == NULL) {
@@ -123,31 +175,34 @@ void fr_cuda_app_stream_add(CUstream stream)
         return;
     }
     entry->handle = stream;
-    atomic_store(&entry->stuck, false);
-    atomic_store(&entry->live, true);
+    atomic_store(&entry->patience.losses, 0);
+    atomic_store(&entry->patience.stuck, false);
+    atomic_store(&entry->state, LIVE);
+}
+
+// Records the event of a stream behind its work. Returns false if it cannot.
+static bool mark_last(struct app_stream *entry)
+{
+    struct fr_device_scope scope;
+    if (!is_there(entry) || fr_cuda_scope_enter_context(entry->context, &scope) != FR_OK)
+        return false;
+    bool marked = !fr_cuda_is_captured(entry->handle) &&
+                  fr_cu.cuEventRecord(entry->event, entry->handle) == CUDA_SUCCESS;
+    fr_cuda_scope_leave(&scope);
+    return marked;
 }
 
 void fr_cuda_app_stream_remove(CUstream stream)
 {
-    fr_core_lock(&streams_lock);
     for (struct app_stream *at = streams; at != NULL; at = at->next) {
-        if (at->live && at->handle == stream) {
-            atomic_store(&at->live, false);
-            at->handle = NULL;
-        }
+        if (at->state == LIVE && at->handle == stream)
+            atomic_store(&at->state, mark_last(at) ? LEAVING : FREE);
     }
-    fr_core_unlock(&streams_lock);
 }
 
-// Whether a stream is there. Its context may be gone, and the stream with it.
-static bool is_there(struct app_stream *entry)
+static bool is_live(const struct app_stream *entry)
 {
-    return entry->live && (entry->context_id == 0 || id_of(entry->context) == entry->context_id);
-}
-
-static bool is_over(const struct app_stream *entry)
-{
-    return fr_cu.cuEventQuery(entry->event) != CUDA_ERROR_NOT_READY;
+    return entry->state == LIVE && is_there(entry);
 }
 
 bool fr_cuda_app_work_mark(void)
@@ -155,147 +210,146 @@ bool fr_cuda_app_work_mark(void)
     bool captures = false;
     touch_begin();
     for (struct app_stream *at = streams; at != NULL && !captures; at = at->next)
-        captures = is_there(at) && fr_cuda_is_captured(at->handle);
+        captures = is_live(at) && fr_cuda_is_captured(at->handle);
     for (struct app_stream *at = streams; at != NULL && !captures; at = at->next) {
-        if (!is_there(at) || (at->stuck && !is_over(at)))
+        if (!is_live(at) || (at->patience.stuck && !is_over(at)))
             continue;
-        atomic_store(&at->stuck, false);
+        atomic_store(&at->patience.stuck, false);
         (void)fr_cu.cuEventRecord(at->event, at->handle);
     }
     touch_end();
     return !captures;
 }
 
+// Judges a wait for a stream with work under way, which has lasted so long. Returns whether it goes
+// on. Sets *tell the first time that it does not.
+static bool goes_on(struct patience *patience, int64_t waited_ns, bool *tell)
+{
+    enum { SHORTEST_NS = 1000000, MOST_LOSSES = 20 };
+    int64_t most_ns = (int64_t)fr_core_settings()->sync_wait_s * FR_SECOND_NS;
+    unsigned losses = patience->losses;
+    if (patience->stuck)
+        return false;
+    int64_t limit_ns = most_ns >> (2 * losses);
+    limit_ns = limit_ns > SHORTEST_NS ? limit_ns : SHORTEST_NS;
+    if (most_ns == 0 || waited_ns < limit_ns)
+        return true;
+    atomic_store(&patience->stuck, true);
+    atomic_store(&patience->losses, losses < MOST_LOSSES ? losses + 1 : losses);
+    *tell = losses == 0;
+    return false;
+}
+
 static void tell_stuck(const char *what, const void *handle)
 {
-    fr_warn("work on %s %p has not ended in %zu seconds, so FABRAIL_SYNC does not wait for it",
+    fr_warn("work on %s %p has not ended in %zu seconds, so FABRAIL_SYNC does not wait for it, and "
+            "waits for less long from now on",
             what, handle, fr_core_settings()->sync_wait_s);
 }
 
 // Returns whether a stream has work under way that is to be waited for.
-static bool is_stream_busy(struct app_stream *entry, bool gives_up)
+static bool is_stream_busy(struct app_stream *entry, int64_t waited_ns)
 {
-    if (!is_there(entry) || entry->stuck || is_over(entry))
+    bool tell = false;
+    int state = entry->state;
+    if ((state != LIVE && state != LEAVING) || !is_there(entry) || is_over(entry))
         return false;
-    if (gives_up) {
-        atomic_store(&entry->stuck, true);
+    bool busy = goes_on(&entry->patience, waited_ns, &tell);
+    if (tell)
         tell_stuck("stream", entry->handle);
-    }
-    return true;
+    return busy;
 }
 
-// Default streams whose work did not end in time.
-static struct fr_lock stuck_lock = FR_LOCK_INIT;
-static struct {
+static bool are_streams_busy(int64_t waited_ns)
+{
+    bool busy = false;
+    touch_begin();
+    for (struct app_stream *at = streams; at != NULL; at = at->next)
+        busy = is_stream_busy(at, waited_ns) || busy;
+    touch_end();
+    return busy;
+}
+
+// Default streams whose work has not ended in time, the last ones. The address of a variable of its
+// own names the thread whose stream it is.
+static FR_TLS char own_name;
+static struct fr_lock defaults_lock = FR_LOCK_INIT;
+static struct default_stream {
     CUcontext context;
-    CUstream stream;
-} stuck_defaults[8] FR_GUARDED_BY(stuck_lock);
-static unsigned stuck_count FR_GUARDED_BY(stuck_lock);
+    const void *thread; // NULL for the context's one stream
+    struct patience patience;
+} defaults[64] FR_GUARDED_BY(defaults_lock);
+static unsigned default_count FR_GUARDED_BY(defaults_lock);
 
-// Notes that a default stream is stuck, or forgets that. Returns whether it was.
-static bool set_stuck(CUcontext context, CUstream stream, bool stuck)
+static struct default_stream *find_default(CUcontext context, const void *thread)
+    FR_REQUIRES(defaults_lock)
 {
-    bool was = false;
-    fr_core_lock(&stuck_lock);
-    for (unsigned i = 0; i < stuck_count; i++) {
-        if (stuck_defaults[i].context != context || stuck_defaults[i].stream != stream)
-            continue;
-        was = true;
-        if (!stuck)
-            stuck_defaults[i] = stuck_defaults[--stuck_count];
-        break;
+    for (unsigned i = 0; i < default_count && i < FR_ARRAY_LENGTH(defaults); i++) {
+        if (defaults[i].context == context && defaults[i].thread == thread)
+            return &defaults[i];
     }
-    if (stuck && !was && stuck_count < FR_ARRAY_LENGTH(stuck_defaults)) {
-        stuck_defaults[stuck_count].context = context;
-        stuck_defaults[stuck_count++].stream = stream;
-    }
-    fr_core_unlock(&stuck_lock);
-    return was;
+    return NULL;
 }
 
-static bool is_stuck(CUcontext context, CUstream stream)
+// Judges a look at a default stream as goes_on does.
+static bool judge_default(CUcontext context, CUstream stream, bool busy, int64_t waited_ns,
+                          bool *tell)
 {
-    bool found = false;
-    fr_core_lock(&stuck_lock);
-    for (unsigned i = 0; i < stuck_count && !found; i++)
-        found = stuck_defaults[i].context == context && stuck_defaults[i].stream == stream;
-    fr_core_unlock(&stuck_lock);
-    return found;
+    const void *thread = stream == CU_STREAM_PER_THREAD ? &own_name : NULL;
+    struct default_stream first = {.context = context, .thread = thread};
+    fr_core_lock(&defaults_lock);
+    struct default_stream *known = find_default(context, thread);
+    if (!busy && known != NULL)
+        atomic_store(&known->patience.stuck, false);
+    else if (busy)
+        busy = goes_on(known != NULL ? &known->patience : &first.patience, waited_ns, tell);
+    if (first.patience.stuck)
+        defaults[default_count++ % FR_ARRAY_LENGTH(defaults)] = first;
+    fr_core_unlock(&defaults_lock);
+    return busy;
 }
 
 // Returns whether a default stream of the current context has work under way that is to be waited
 // for.
-static bool is_default_busy(CUcontext context, CUstream stream, bool gives_up)
+static bool is_default_busy(CUcontext context, CUstream stream, int64_t waited_ns)
 {
+    bool tell = false;
     touch_begin();
     bool busy = fr_cu.cuStreamQuery != NULL && !fr_cuda_is_captured(stream) &&
                 fr_cu.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
     touch_end();
-    if (!busy) {
-        (void)set_stuck(context, stream, false);
-        return false;
-    }
-    if (is_stuck(context, stream))
-        return false;
-    if (gives_up && !set_stuck(context, stream, true))
+    busy = judge_default(context, stream, busy, waited_ns, &tell);
+    if (tell)
         tell_stuck(stream == CU_STREAM_LEGACY ? "the default stream of context"
                                               : "a thread's default stream of context",
                    context);
-    return true;
+    return busy;
 }
 
-static bool are_defaults_busy(CUcontext context, bool gives_up)
+static bool are_defaults_busy(CUcontext context, int64_t waited_ns)
 {
-    bool legacy = is_default_busy(context, CU_STREAM_LEGACY, gives_up);
-    return is_default_busy(context, CU_STREAM_PER_THREAD, gives_up) || legacy;
+    bool legacy = is_default_busy(context, CU_STREAM_LEGACY, waited_ns);
+    return is_default_busy(context, CU_STREAM_PER_THREAD, waited_ns) || legacy;
 }
 
 // As are_defaults_busy for the context that was current when the application made its call.
-static bool are_outer_busy(bool gives_up)
+static bool are_outer_busy(int64_t waited_ns)
 {
     CUcontext outer = fr_cuda_scope_outer(), popped = NULL;
     if (outer == NULL || fr_cu.cuCtxPushCurrent_v2(outer) != CUDA_SUCCESS)
         return false;
-    bool busy = are_defaults_busy(outer, gives_up);
+    bool busy = are_defaults_busy(outer, waited_ns);
     (void)fr_cu.cuCtxPopCurrent_v2(&popped);
     return busy;
 }
 
-static bool is_any_busy(bool gives_up)
+bool fr_cuda_app_work_is_under_way(int64_t waited_ns)
 {
     CUcontext current = NULL;
-    bool busy = false;
-    for (struct app_stream *at = streams; at != NULL; at = at->next)
-        busy = is_stream_busy(at, gives_up) || busy;
+    bool busy = are_streams_busy(waited_ns);
     if (fr_cu.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != NULL)
-        busy = are_defaults_busy(current, gives_up) || busy;
-    return are_outer_busy(gives_up) || busy;
-}
-
-// Takes a step of a wait. Returns false when the wait is over.
-static bool wait_on(struct fr_wait *wait)
-{
-    (void)fr_wait_step(wait);
-    return fr_wait_judge(wait, fr_core_settings()->sync_wait_s) != FR_WAIT_OVER;
-}
-
-#define WAIT_FOR_DEVICE                                                                            \
-    {                                                                                              \
-        .steps_a_yield = FR_WAIT_POLLS, .eager_yields = 100, .nap_ns = 20000                       \
-    }
-
-bool fr_cuda_app_work_wait(void)
-{
-    struct fr_wait wait = WAIT_FOR_DEVICE;
-    bool waited = false;
-    while (is_any_busy(false)) {
-        waited = true;
-        if (!wait_on(&wait)) {
-            (void)is_any_busy(true);
-            break;
-        }
-    }
-    return waited;
+        busy = are_defaults_busy(current, waited_ns) || busy;
+    return are_outer_busy(waited_ns) || busy;
 }
 
 void fr_cuda_app_work_settle(bool per_thread)
@@ -303,15 +357,11 @@ void fr_cuda_app_work_settle(bool per_thread)
     CUstream stream = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
     CUcontext current = NULL;
     struct fr_device_scope scope;
-    struct fr_wait wait = WAIT_FOR_DEVICE;
+    struct fr_wait wait = FR_DEVICE_APP_WORK_WAIT;
     if (!fr_cuda_present() || fr_cu.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == NULL ||
         fr_cuda_scope_enter_context(current, &scope) != FR_OK)
         return;
-    while (is_default_busy(current, stream, false)) {
-        if (!wait_on(&wait)) {
-            (void)is_default_busy(current, stream, true);
-            break;
-        }
-    }
+    while (is_default_busy(current, stream, fr_wait_ns(&wait)))
+        (void)fr_wait_step(&wait);
     fr_cuda_scope_leave(&scope);
 }

@@ -147,7 +147,7 @@ const char *fr_cuda_result_name(CUresult result);
     X(adopt)                                                                                       \
     X(hook)                                                                                        \
     X(app_work_mark)                                                                               \
-    X(app_work_wait)                                                                               \
+    X(app_work_is_under_way)                                                                       \
     X(settle)                                                                                      \
     X(stream_borrow)                                                                               \
     X(stream_return)                                                                               \
@@ -262,9 +262,11 @@ bool fr_cuda_is_captured(CUstream stream);
 // in between.
 void fr_cuda_app_change_begin(void);
 void fr_cuda_app_change_end(void);
+// Prepares for the functions around it. Called before the application makes streams.
+void fr_cuda_app_work_start(void);
 // Notes a stream that the application has made.
 void fr_cuda_app_stream_add(CUstream stream);
-// Forgets a stream that the application is about to destroy. Called between
+// Notes that the application is about to destroy a stream, whose work may go on. Called between
 // fr_cuda_app_change_begin and the driver's call.
 void fr_cuda_app_stream_remove(CUstream stream);
 // Waits for a default stream of the current context, as fr_device_app_work_wait does.

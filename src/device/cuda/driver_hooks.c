@@ -122,6 +122,7 @@ static void *use(struct hook *hook, void *found)
     if (!atomic_compare_exchange_strong(&hook->real, &known, (uintptr_t)found) &&
         known != (uintptr_t)found)
         return NULL;
+    fr_cuda_app_work_start();
     memcpy(&function, &hook->function, sizeof(function));
     return function;
 }
