@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The MPI libraries of this machine. The library links none of them; it is compiled against the
-# mpi.h of every family that is found, and the tests run with every one.
+# The MPI libraries of this machine. The library needs none of them; the tests run with every one, and
+# the tables of src/abi are compared with its mpi.h.
 
 # Shell functions. A compiler wrapper is asked, nothing is guessed from names.
 AC_DEFUN([FR_MPI_PREPARE], [

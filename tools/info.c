@@ -31,15 +31,7 @@ static const char *answer_name(enum fr_info_answer answer)
     return answer == FR_INFO_YES ? "yes" : answer == FR_INFO_NO ? "no" : "unknown";
 }
 
-static const char *const served[] = {
-    "MPI standard ABI",
-#ifdef FR_HAVE_OPENMPI
-    "Open MPI",
-#endif
-#ifdef FR_HAVE_MPICH
-    "MPICH",
-#endif
-};
+static const char *const served[] = {"MPI standard ABI", "Open MPI", "MPICH"};
 
 static void print_gpu(int index, const struct fr_info_gpus *gpus)
 {

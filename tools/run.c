@@ -241,15 +241,6 @@ static bool is_elsewhere(enum fr_launch_family family, int count, char *const *w
            names(count, words, "hosts", "f") || names(count, words, "hostfile", "machinefile");
 }
 
-// This command knows the MPIs that its own library serves.
-static bool check_mpi(const struct options *options, const char *name, const char *program)
-{
-    char own[FR_FILE_NAME_BYTES];
-    bool is_own = fr_launch_find_library(own) && strcmp(own, options->library) == 0;
-    bool was_asked = options->launcher.family != FR_LAUNCH_UNKNOWN;
-    return !is_own || !was_asked || fr_pairing_check(&options->launcher, name, program);
-}
-
 // Open MPI looks in the folder of the ranks, too, for a name without a slash.
 static bool find_program(enum fr_launch_family family, const char *name,
                          char path[FR_FILE_NAME_BYTES])
@@ -266,17 +257,16 @@ static bool check_program(const struct options *options, int count, char *const 
 {
     char path[FR_FILE_NAME_BYTES];
     int at = fr_launch_find_program(options->family, count, words);
-    if (options->family == FR_LAUNCH_ENV)
+    if (options->family == FR_LAUNCH_ENV || at < 0 || names(at, words, "configfile", "app"))
         return true;
-    if (at < 0 || names(at, words, "configfile", "app"))
-        return check_mpi(options, words[0], NULL);
     if (at >= count)
         return fr_tool_complain("%s is given no program to run", words[0]);
-    if (find_program(options->family, words[at], path))
-        return check_kind(path, options->library) && check_mpi(options, words[0], path);
-    if (!is_elsewhere(options->family, at, words))
-        return fr_launch_complain("program", words[at]);
-    return check_mpi(options, words[0], NULL);
+    if (!find_program(options->family, words[at], path))
+        return is_elsewhere(options->family, at, words) || fr_launch_complain("program", words[at]);
+    if (!check_kind(path, options->library))
+        return false;
+    fr_pairing_check(&options->launcher, words[0], path);
+    return true;
 }
 
 // LD_PRELOAD comes first, then the environment's own settings, then those of the command line.

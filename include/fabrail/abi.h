@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Module abi: the MPI library of the process. It holds the table of the functions that Fabrail
 // serves or calls, the addresses of the real ones, and the personality: what the MPI family's mpi.h
-// says, as data. No MPI is linked, and no other module includes an mpi.h.
+// says, as data. No MPI is linked, and no mpi.h is included.
 //
 // Arguments of MPI functions are words. A handle is an int in the MPICH family, and a pointer in
 // Open MPI and in the standard ABI. Both calling conventions served (x86-64 System V, AArch64
@@ -213,8 +213,8 @@ extern struct fr_abi_personality fr_abi_mpi; // valid once fr_abi_start returned
 // Finds the MPI library in the process, identifies its family and fills the tables. It also finds a
 // library that was opened with dlopen(RTLD_LOCAL). Called on the first MPI call of the process.
 // Thread-safe and idempotent; waits for no other thread except in the loader. Returns
-// FR_ERR_NOT_FOUND when no MPI is loaded, and FR_ERR_UNSUPPORTED when its family is unknown or was
-// not built in. In the second case the addresses are known, but fr_abi_mpi is not.
+// FR_ERR_NOT_FOUND when no MPI is loaded, and FR_ERR_UNSUPPORTED when its family is unknown. In the
+// second case the addresses are known, but fr_abi_mpi is not.
 FR_MUST_CHECK enum fr_status fr_abi_start(void);
 
 // Finds the addresses of the real functions and calls none of them, for callers that need no more

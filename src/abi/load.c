@@ -136,7 +136,6 @@ static int note_bounds(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-#ifdef FR_HAVE_OPENMPI
 // Predefined handles lie within the library or the executable; handles made at run time do not.
 static bool fill_openmpi(struct found *found)
 {
@@ -146,7 +145,6 @@ static bool fill_openmpi(struct found *found)
             (struct fr_abi_handles){objects[i]->first, objects[i]->last - objects[i]->first + 1};
     return fr_abi_personality_openmpi(find_data, found->library, &found->personality);
 }
-#endif
 
 // Identifies the family. The standard ABI goes by the library's name, since one MPI release ships
 // it beside its own ABI.
@@ -160,23 +158,21 @@ static bool choose_personality(struct found *found)
     if (strstr(object, "mpi_abi")) {
         // Predefined handles are addresses in the first page.
         found->named_types[0] = (struct fr_abi_handles){0, 4096};
-        return fr_abi_personality_abi(find_data, found->library, &found->personality);
+        fr_abi_personality_abi(&found->personality);
+        return true;
     }
-#ifdef FR_HAVE_OPENMPI
     if (strstr(version, "Open MPI") || fr_core_object_symbol(&found->object, "ompi_mpi_comm_world"))
         return fill_openmpi(found);
-#endif
-#ifdef FR_HAVE_MPICH
     static const char *const family[] = {"MPICH", "MVAPICH", "Intel(R) MPI", "CRAY", "ParaStation"};
     for (size_t i = 0; i < FR_ARRAY_LENGTH(family); i++) {
         if (strstr(version, family[i])) {
             // The two top bits of a handle are its kind; kind 1 is built in.
             found->named_types[0] = (struct fr_abi_handles){0x40000000, 0x40000000};
-            return fr_abi_personality_mpich(find_data, found->library, &found->personality);
+            fr_abi_personality_mpich(&found->personality);
+            return true;
         }
     }
-#endif
-    fr_warn_once("%s is of no MPI family that this build knows, device buffers are not handled: "
+    fr_warn_once("%s is of no MPI family that Fabrail knows, device buffers are not handled: "
                  "%.60s",
                  object, version);
     return false;
