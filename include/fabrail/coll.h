@@ -55,6 +55,7 @@ struct fr_coll_team {
     bool opened;               // segment or slab is there, or could not be had
     bool lacks_memory;         // all ranks know that some rank could not have it
     unsigned clones;           // that were made, on all ranks in the same order
+    unsigned clone;            // number of this one among them, 0 for none
     bool opens_later;          // calls that wait for nobody have begun to open the segment
     bool tried;                // this rank has said whether it could use the segment
     struct fr_wait opening;    // the wait for other ranks to open it
@@ -78,13 +79,10 @@ struct fr_coll_team {
     size_t rail_min_bytes;         // least bytes of a message over rails, as rank 0 has set it
     struct fr_coll_memory *memory; // mapping sets and scratch (mapset.h), or NULL
     struct fr_coll_queue queue;
-    // Operations of calls that wait for nobody, in the order of these calls. Those that cannot be
-    // tasks begin their messages in that order, which have one tag.
+    // Operations of calls that wait for nobody.
     struct {
-        int tag; // 0: not taken yet
-        uint64_t begun;
-        _Atomic uint64_t settled; // ended as tasks, or began their messages
-        _Atomic bool is_awaited;  // a call waits for the first that is not settled
+        uint64_t begun;           // alike on all ranks, in the same order
+        _Atomic unsigned awaited; // those under way for which a call has waited
     } later;
 };
 
@@ -113,7 +111,7 @@ bool fr_coll_team_was_quit(struct fr_coll_team *team);
 // Returns whether a call waits for operations of the team, so that FABRAIL_TIMEOUT runs.
 static inline bool fr_coll_team_is_awaited(const struct fr_coll_team *team)
 {
-    return team->is_awaited || atomic_load_explicit(&team->later.is_awaited, memory_order_relaxed);
+    return team->is_awaited || atomic_load_explicit(&team->later.awaited, memory_order_relaxed) > 0;
 }
 
 // Ends the turn of an operation. Called by the thread that has the team in hand.

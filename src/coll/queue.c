@@ -42,6 +42,7 @@ void fr_coll_queue_add(struct fr_coll_queued *queued)
 {
     struct fr_coll_queue *queue = &queued->task.team->queue;
     queued->next = NULL;
+    queued->is_instead = false;
     atomic_store(&queued->over, false);
     fr_core_lock(&lock);
     queue->used = true;
@@ -76,12 +77,24 @@ static struct fr_coll_queued *first_of(struct fr_coll_queue *queue)
     return first;
 }
 
+static enum fr_status go_on(struct fr_coll_queued *queued, bool *over)
+{
+    if (!queued->is_instead) {
+        enum fr_status status = fr_coll_task_progress(&queued->task, over);
+        if (status != FR_ERR_UNSUPPORTED || !queued->instead)
+            return status;
+        queued->is_instead = true;
+        *over = false;
+    }
+    return queued->instead(queued, over);
+}
+
 void fr_coll_queue_progress_held(struct fr_coll_team *team)
 {
     struct fr_coll_queued *first;
     while ((first = first_of(&team->queue))) {
         bool over = false;
-        enum fr_status status = fr_coll_task_progress(&first->task, &over);
+        enum fr_status status = go_on(first, &over);
         if (!over)
             return;
         take_first(&team->queue, status);

@@ -93,6 +93,14 @@ void fr_coll_queue_thread_wake(void)
     pthread_mutex_unlock(&mutex);
 }
 
+bool fr_coll_queue_has_thread(void)
+{
+    pthread_mutex_lock(&mutex);
+    bool runs = state == RUNS;
+    pthread_mutex_unlock(&mutex);
+    return runs;
+}
+
 void fr_coll_queue_stop(void)
 {
     pthread_mutex_lock(&mutex);

@@ -146,8 +146,6 @@ static void give_number(struct fr_coll_team *team, uint32_t number)
 {
     fr_coll_number_change(&team->number, number);
     team->first_tag = FIRST_TAG + (int)number * GROUP_TAGS;
-    if (team->place)
-        team->later.tag = fr_coll_team_take_tags(team, 1);
 }
 
 // Returns whether the ranks of one host are a team from this call on. A rank whose process uses no
@@ -448,5 +446,5 @@ bool fr_coll_team_takes_later(struct fr_coll_team *team)
     if (!team->place || (team->lacks_memory && !team->opens_later))
         return false;
     team->opens_later = team->opens_later || !team->segment;
-    return team->later.tag > 0;
+    return true;
 }

@@ -75,6 +75,8 @@ static enum fr_status open_segment(struct fr_coll_team *team, struct fr_coll_tea
                                    const char *call)
 {
     unsigned index = team->clones++;
+    if (clone)
+        clone->clone = index + 1;
     enum fr_status own =
         team->rank == 0 ? clone ? open_part(clone, index) : FR_ERR_NO_MEMORY : FR_OK;
     enum fr_status status = tell_all(team, call, own);
@@ -90,7 +92,6 @@ static enum fr_status open_segment(struct fr_coll_team *team, struct fr_coll_tea
 
 struct fr_coll_team *fr_coll_team_clone(struct fr_coll_team *team, const char *call)
 {
-    int tag = fr_coll_team_take_tags(team, 1);
     struct fr_coll_team *clone = calloc(1, sizeof(*clone));
     if (clone) {
         clone->rank = team->rank;
@@ -100,13 +101,12 @@ struct fr_coll_team *fr_coll_team_clone(struct fr_coll_team *team, const char *c
         clone->processes = team->processes;
         clone->opened = true;
         clone->never_quits = true;
-        clone->later.tag = tag;
     }
     enum fr_status status = take_turn(team);
     if (status == FR_OK)
         status = open_segment(team, clone, call);
     end_turn(team);
-    if (status == FR_OK && tag > 0)
+    if (status == FR_OK)
         return clone;
     fr_coll_team_clone_free(clone);
     return NULL;

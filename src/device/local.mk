@@ -3,7 +3,7 @@ libmodules_la_SOURCES += src/device/classify.c include/fabrail/device/classify.h
 	include/fabrail/device.h src/device/device_int.h include/fabrail/device/elements.h include/fabrail/device/kernels.h \
 	src/device/model.c src/device/barrier_kernel.c include/fabrail/device/barrier_kernel.h src/device/pack.c \
 	include/fabrail/device/pack.h src/device/find_drivers.c \
-	src/device/push.c src/device/reduce.c include/fabrail/device/reduce.def include/fabrail/device/reduce.h \
+	src/device/push.c src/device/reduce.c src/device/reduce_host.c include/fabrail/device/reduce.def include/fabrail/device/reduce.h \
 	include/fabrail/device/round.h src/device/vendors.c include/fabrail/device/shape.h src/device/words.c src/device/work.c
 
 # CUDA: the driver and NVML, found at run time.

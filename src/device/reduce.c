@@ -53,7 +53,7 @@ bool fr_device_reduce_is_aligned(enum fr_reduce_row row, uintptr_t address)
     return address % (bytes < 4 ? bytes : 4) == 0;
 }
 
-static enum fr_reduce_gap gap_of(enum fr_reduce_row row)
+enum fr_reduce_gap fr_device_reduce_gap(enum fr_reduce_row row)
 {
     switch (row) {
     case FR_REDUCE_F64_I32_MAXLOC:
@@ -110,7 +110,7 @@ void fr_device_reduce_fill(struct fr_reduce *params, const struct fr_device_redu
     *params = (struct fr_reduce){
         .row = (uint16_t)reduction->row,
         .mode = (uint16_t)reduction->mode,
-        .gap = (uint16_t)gap_of(reduction->row),
+        .gap = (uint16_t)fr_device_reduce_gap(reduction->row),
         .element_bytes = element_bytes[reduction->row],
         .sources = reduction->sources,
         .targets = reduction->targets,

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Nonblocking and persistent reductions and scans. Each begins as a task of the communicator's
 // team, a persistent one as a task of a team of its own each time that it is started. Where some
-// rank cannot take part, the ranks send each other their vectors, and each combines those that it
-// needs in rank order, by the real MPI's own operation.
+// rank cannot take part, the ranks' CPUs do it.
 //
 // Which reductions begin so is decided by what all ranks have alike, since a rank that has begun
 // cannot do the same by the real MPI any more.
 #include "config.h"
 
+#include "fabrail/coll/host_reduce.h"
 #include "fabrail/coll/queue.h"
 #include "fabrail/job.h"
 #include "fabrail/request/schedule.h"
 #include "intercept/coll_reduction.h"
 #include "intercept/views.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,129 +22,14 @@ struct later {
     struct fr_coll_team *team;
     struct fr_intercept_reduction reduction;
     struct fr_coll_queued queued;
-    uint64_t number; // among the team's
-    bool by_messages;
-    bool sent;              // messages have begun
-    unsigned char *own;     // the vector as messages send it, where it is not in host memory
-    unsigned char *vectors; // what this rank needs of all ranks' vectors, by rank
+    struct fr_coll_host_reduce host; // where the task cannot do it
+    bool is_awaited;                 // counts among the team's operations for which a call waits
 };
 
-// Elements of a vector.
-struct slice {
-    size_t first;
-    size_t count;
-};
-
-static struct slice slice_of(const struct later *later, int rank)
+static enum fr_status reduce_on_host(struct fr_coll_queued *queued, bool *over)
 {
-    const struct fr_coll_reduce *part = &later->reduction.part;
-    const struct fr_request_op *op = later->reduction.op;
-    const struct fr_abi_side *side = &fr_abi_rows[op->fn].receive;
-    struct slice slice = {0, part->elements};
-    if (part->form != FR_COLL_SCATTERED)
-        return slice;
-    for (int before = 0; before < rank; before++)
-        slice.first += (size_t)fr_intercept_count_at(op, side, before);
-    slice.count = (size_t)fr_intercept_count_at(op, side, rank);
-    return slice;
-}
-
-// Whether the result of a rank rests on the vector of another one.
-static bool needs(const struct later *later, int rank, int other)
-{
-    switch (later->reduction.part.form) {
-    case FR_COLL_TO_ROOT:
-        return rank == later->reduction.part.root;
-    case FR_COLL_SCAN:
-        return other <= rank;
-    case FR_COLL_EXCLUSIVE_SCAN:
-        return other < rank;
-    default:
-        return true;
-    }
-}
-
-// Copies between the program's memory and host memory.
-static enum fr_status copy(const struct fr_staging_view *view, bool out, void *host,
-                           uintptr_t address, size_t bytes)
-{
-    struct fr_device_batch batch;
-    void *dst = out ? (void *)address : host;
-    const void *src = out ? host : (const void *)address;
-    if (!fr_device_owns(&view->range)) {
-        memmove(dst, src, bytes);
-        return FR_OK;
-    }
-    const struct fr_device_copy whole = {.dst = dst, .src = src, .bytes = bytes, .n = {1, 1}};
-    fr_device_batch_begin(&batch);
-    fr_device_batch_copy(&batch, &view->range, out ? FR_FROM_STAGE : FR_TO_STAGE, &whole);
-    return fr_device_batch_finish(&batch);
-}
-
-// Returns the buffer of this rank's vector.
-static const struct fr_staging_view *vector_of(const struct fr_intercept_reduction *reduction)
-{
-    return reduction->in_place ? &reduction->receive.view : &reduction->send.view;
-}
-
-// Finds the vector that is sent, and copies what this rank itself needs of it, which is combined
-// there.
-static enum fr_status take_own(struct later *later, const unsigned char **vector)
-{
-    const struct fr_intercept_reduction *reduction = &later->reduction;
-    const struct fr_staging_view *view = vector_of(reduction);
-    const size_t each = fr_device_reduce_element_bytes(reduction->part.row);
-    const int rank = later->team->rank;
-    const struct slice slice = slice_of(later, rank);
-    size_t whole = reduction->part.elements * each, bytes = slice.count * each;
-    enum fr_status status = FR_OK;
-    later->vectors = malloc((size_t)later->team->size * bytes + 1);
-    later->own = fr_device_owns(&view->range) ? malloc(whole) : NULL;
-    *vector = later->own ? later->own : (const unsigned char *)view->base;
-    if (!later->vectors || (!later->own && fr_device_owns(&view->range)))
-        return FR_ERR_NO_MEMORY;
-    if (later->own)
-        status = copy(view, false, later->own, view->base, whole);
-    if (status == FR_OK)
-        memcpy(later->vectors + (size_t)rank * bytes, *vector + slice.first * each, bytes);
-    return status;
-}
-
-static int start_message(struct fr_request_op *op, const void *data, size_t count, int peer,
-                         bool sends)
-{
-    const struct later *later = op->schedule->own;
-    bool large = fr_abi_rows[op->fn].flags & FR_ROW_LARGE;
-    enum fr_fn fn = (sends ? FR_FN_MPI_Isend : FR_FN_MPI_Irecv) + large;
-    const fr_word args[] = {FR_PTR(data),
-                            (fr_word)count,
-                            fr_abi_handle(op->args[fr_abi_rows[op->fn].send.type]),
-                            (fr_word)later->team->world[peer],
-                            (fr_word)later->team->later.tag,
-                            fr_job_comm(),
-                            FR_PTR(fr_request_schedule_add(op->schedule))};
-    return fr_abi_call(fn, args);
-}
-
-static int start_messages(struct fr_request_op *op, const unsigned char *vector)
-{
-    struct later *later = op->schedule->own;
-    const size_t each = fr_device_reduce_element_bytes(later->reduction.part.row);
-    const int rank = later->team->rank, size = later->team->size;
-    size_t count = slice_of(later, rank).count;
-    int rc = fr_abi_mpi.SUCCESS;
-    for (int other = 0; other < size && rc == fr_abi_mpi.SUCCESS; other++) {
-        unsigned char *to = later->vectors + (size_t)other * count * each;
-        if (other != rank && count > 0 && needs(later, rank, other))
-            rc = start_message(op, to, count, other, false);
-    }
-    for (int step = 1; step < size && rc == fr_abi_mpi.SUCCESS; step++) {
-        int other = (rank + step) % size;
-        struct slice slice = slice_of(later, other);
-        if (slice.count > 0 && needs(later, other, rank))
-            rc = start_message(op, vector + slice.first * each, slice.count, other, true);
-    }
-    return rc;
+    struct later *later = (struct later *)((char *)queued - offsetof(struct later, queued));
+    return fr_coll_host_reduce_progress(later->team, &later->host, over);
 }
 
 static void count_staged(const struct fr_request_op *op)
@@ -158,109 +42,52 @@ static void count_staged(const struct fr_request_op *op)
     }
 }
 
-static void send_vectors(struct fr_request_op *op)
+// Tells the team that a call waits for the operation, until that is over.
+static void await(struct later *later, bool awaits)
 {
-    struct later *later = op->schedule->own;
-    const unsigned char *vector = NULL;
-    later->by_messages = true;
-    enum fr_status status = take_own(later, &vector);
-    if (status != FR_OK) {
-        fr_error("%s: the vector cannot be sent: %s", fr_abi_rows[op->fn].name,
-                 fr_core_status_text(status));
-        op->schedule->error = fr_request_error_code(status);
+    if (awaits == later->is_awaited)
         return;
-    }
-    later->sent = true;
-    op->schedule->error = start_messages(op, vector);
-    count_staged(op);
+    later->is_awaited = awaits;
+    atomic_fetch_add_explicit(&later->team->later.awaited, awaits ? 1 : -1u, memory_order_relaxed);
 }
 
-// Reduces the vector of one rank into that of another. The first is the left operand.
-static int reduce_two(const struct fr_request_op *op, const unsigned char *left,
-                      unsigned char *right, size_t count, size_t each)
-{
-    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
-    int rc = fr_abi_mpi.SUCCESS;
-    for (size_t at = 0; at < count && rc == fr_abi_mpi.SUCCESS; at += INT_MAX) {
-        size_t some = count - at < INT_MAX ? count - at : INT_MAX;
-        rc = FR_MPI(Reduce_local, FR_PTR(left + at * each), FR_PTR(right + at * each),
-                    (fr_word)some, fr_abi_handle(op->args[row->send.type]),
-                    fr_abi_handle(op->args[row->operation]));
-    }
-    return rc;
-}
-
-// Combines what has come, and copies the result to where it belongs.
-static int combine(struct fr_request_op *op)
-{
-    struct later *later = op->schedule->own;
-    const struct fr_intercept_reduction *reduction = &later->reduction;
-    const size_t each = fr_device_reduce_element_bytes(reduction->part.row);
-    const int rank = later->team->rank;
-    size_t count = slice_of(later, rank).count;
-    unsigned char *so_far = NULL;
-    int rc = fr_abi_mpi.SUCCESS;
-    for (int other = 0; other < later->team->size && rc == fr_abi_mpi.SUCCESS; other++) {
-        unsigned char *vector = later->vectors + (size_t)other * count * each;
-        if (!needs(later, rank, other))
-            continue;
-        if (so_far)
-            rc = reduce_two(op, so_far, vector, count, each);
-        so_far = vector;
-    }
-    if (rc != fr_abi_mpi.SUCCESS || !so_far || !fr_intercept_reduction_receives(reduction))
-        return rc;
-    enum fr_status status =
-        copy(&reduction->receive.view, true, so_far, reduction->receive.view.base, count * each);
-    return status == FR_OK ? rc : fr_request_error_code(status);
-}
-
-static void drop_vectors(struct later *later)
-{
-    free(later->own);
-    free(later->vectors);
-    later->own = later->vectors = NULL;
-}
-
-// Ends the task, or begins messages in its place. All ranks do so in the order of their calls.
-static bool settle(struct fr_request_op *op)
-{
-    struct later *later = op->schedule->own;
-    fr_coll_queue_progress();
-    if (atomic_load(&later->team->later.settled) != later->number)
-        return false;
-    atomic_store_explicit(&later->team->later.is_awaited, op->schedule->is_awaited,
-                          memory_order_relaxed);
-    if (!atomic_load(&later->queued.over))
-        return false;
-    atomic_store_explicit(&later->team->later.is_awaited, false, memory_order_relaxed);
-    enum fr_status status = fr_intercept_reduction_end(&later->reduction, later->queued.status);
-    if (status == FR_ERR_UNSUPPORTED)
-        send_vectors(op);
-    else if (status != FR_OK)
-        op->schedule->error = fr_request_error_code(status);
-    atomic_fetch_add(&later->team->later.settled, 1);
-    return !later->by_messages;
-}
-
+// Ends the reduction when its task is over, or what has been done instead.
 static bool advance(struct fr_request_op *op)
 {
     struct later *later = op->schedule->own;
-    if (!later->by_messages)
-        return settle(op);
-    if (later->sent && op->schedule->error == fr_abi_mpi.SUCCESS)
-        op->schedule->error = combine(op);
-    drop_vectors(later);
+    struct fr_coll_queued *queued = &later->queued;
+    if (!atomic_load(&queued->over)) {
+        await(later, op->schedule->is_awaited);
+        fr_coll_queue_progress();
+    }
+    if (!atomic_load(&queued->over))
+        return false;
+    await(later, false);
+    bool on_host = queued->is_instead;
+    enum fr_status status = fr_intercept_reduction_end(
+        &later->reduction, on_host ? FR_ERR_UNSUPPORTED : queued->status);
+    if (on_host) {
+        fr_coll_host_reduce_end(later->team, &later->host);
+        status = queued->status;
+    }
+    if (on_host && status == FR_OK)
+        count_staged(op);
+    if (status != FR_OK)
+        op->schedule->error = fr_request_error_code(status);
     return true;
 }
 
 // Waits until the application's work on a buffer is over, as far as its calls only pretend that. It
-// may have other work under way when the task's turn comes.
-static void await_app(struct fr_coll_buffer *buffer)
+// may have other work under way when the task's turn comes. Of a buffer that peers do not reach,
+// that is the program's memory, `bytes` at `place`.
+static void await_app(struct fr_coll_buffer *buffer, const struct fr_coll_place *place,
+                      size_t bytes)
 {
     if (buffer->bytes && !buffer->is_workspace)
         buffer->is_workspace =
             fr_device_sync_app_work(&buffer->range, buffer->low, buffer->bytes) == FR_OK;
+    else if (bytes && fr_device_owns(&place->range)) // a failure comes once more with the copy
+        (void)!fr_device_sync_app_work(&place->range, place->address, bytes);
 }
 
 // Fixes the context of memory that has none of its own. Each thread that goes on with the task
@@ -272,6 +99,23 @@ static void fix_context(struct fr_device_range *range)
         range->context = context;
 }
 
+// Notes where the program has vector and result, for a reduction by CPUs.
+static void set_places(struct later *later)
+{
+    const struct fr_intercept_reduction *reduction = &later->reduction;
+    const struct fr_staging_view *receive = &reduction->receive.view;
+    const struct fr_staging_view *vector = reduction->in_place ? receive : &reduction->send.view;
+    later->host = (struct fr_coll_host_reduce){
+        .reduce = &reduction->part,
+        .vector = {vector->range, vector->base},
+        .result = {receive->range, receive->base},
+        .receives = fr_intercept_reduction_receives(reduction),
+        .number = later->team->later.begun++,
+    };
+    fix_context(&later->host.vector.range);
+    fix_context(&later->host.result.range);
+}
+
 // Makes this rank's memory ready for a task. The program may have freed memory since the last
 // start of a persistent request, and have other memory at its address.
 static enum fr_status open_memory(struct later *later)
@@ -281,16 +125,28 @@ static enum fr_status open_memory(struct later *later)
     enum fr_status status = FR_OK;
     if (reduction->op->persistent)
         status = fr_intercept_reduction_describe(reduction, reduction->op, later->team, true);
+    set_places(later);
     if (status == FR_OK)
         status = fr_intercept_reduction_open(reduction);
+    const size_t each = fr_device_reduce_element_bytes(part->row);
+    await_app(&part->read, &later->host.vector, part->elements * each);
+    await_app(&part->written, &later->host.result,
+              later->host.receives ? part->own_elements * each : 0);
     if (status != FR_OK)
         return status;
-    await_app(&part->read);
-    await_app(&part->written);
     fix_context(&part->mover);
     fix_context(&part->before.range);
     fix_context(&part->after.range);
     return FR_OK;
+}
+
+static bool is_on_host(const struct fr_request_op *op)
+{
+    for (unsigned v = 0; v < op->view_count; v++) {
+        if (fr_device_owns(&op->views[v].range))
+            return false;
+    }
+    return true;
 }
 
 static int start(struct fr_request_op *op)
@@ -298,13 +154,13 @@ static int start(struct fr_request_op *op)
     struct later *later = op->schedule->own;
     struct fr_coll_team *team = later->team;
     struct fr_coll_reduce *part = &later->reduction.part;
-    later->number = team->later.begun++;
-    later->by_messages = later->sent = false;
     if (open_memory(later) == FR_OK)
         fr_coll_reduce_begin(&later->queued.task, team, part);
     else
         fr_coll_task_begin_declined(&later->queued.task, team, part->call);
+    later->queued.instead = reduce_on_host;
     fr_coll_queue_add(&later->queued);
+    op->schedule->is_quiet = is_on_host(op) && fr_coll_queue_has_thread();
     fr_coll_queue_progress();
     return fr_abi_mpi.SUCCESS;
 }
@@ -312,7 +168,8 @@ static int start(struct fr_request_op *op)
 static void release(void *own)
 {
     struct later *later = own;
-    drop_vectors(later);
+    await(later, false);
+    fr_coll_host_reduce_end(later->team, &later->host);
     if (later->reduction.op->persistent)
         fr_coll_team_clone_free(later->team);
     free(later);
@@ -373,10 +230,9 @@ bool fr_intercept_reduction_pays(enum fr_fn fn, const fr_word *args,
 static enum fr_status prepare(struct fr_request_op *op, struct later *later,
                               struct fr_coll_team *team)
 {
-    const size_t parts = 2 * (size_t)team->size;
     later->team = team;
     later->reduction.team = team;
-    enum fr_status status = fr_request_schedule_make(op, parts, start);
+    enum fr_status status = fr_request_schedule_make(op, 0, start);
     if (status != FR_OK) {
         release(later);
         return status;

@@ -18,7 +18,7 @@ void fr_request_advance_begin(struct fr_request_op *op)
     list = op;
     fr_core_unlock(&lock);
     atomic_fetch_add(&count, 1);
-    fr_request_expect(1);
+    fr_request_expect(!op->schedule->is_quiet);
 }
 
 static void take_off(const struct fr_request_op *op) FR_REQUIRES(lock)
@@ -41,6 +41,7 @@ static bool take_in_hand(struct fr_request_op *op) FR_REQUIRES(lock)
 // Goes on with a schedule in hand. Once it is complete, its owner may free it at any time.
 static bool step(struct fr_request_op *op)
 {
+    const bool is_quiet = op->schedule->is_quiet;
     bool was_inside = is_inside;
     is_inside = true;
     bool over = fr_request_schedule_step(op);
@@ -55,7 +56,7 @@ static bool step(struct fr_request_op *op)
     if (!over)
         return false;
     atomic_fetch_sub(&count, 1);
-    fr_request_expect(-1);
+    fr_request_expect(is_quiet ? 0 : -1);
     return true;
 }
 

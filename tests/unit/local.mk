@@ -1,6 +1,6 @@
 # Unit tests: a name each, of the file NAME.c. Those that include driver.h run on the simulated driver.
 check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
-    tests/unit/coll_agree tests/unit/coll_number tests/unit/coll_scale tests/unit/coll_segment \
+    tests/unit/coll_agree tests/unit/coll_host_reduce tests/unit/coll_number tests/unit/coll_scale tests/unit/coll_segment \
     tests/unit/coll_slab tests/unit/coll_task \
     tests/unit/core_hash tests/unit/core_log tests/unit/core_settings tests/unit/core_wait \
     tests/unit/device_classify tests/unit/device_clique tests/unit/device_context tests/unit/device_copy \
@@ -43,6 +43,7 @@ tests_unit_ipc_share_SOURCES = tests/unit/ipc_share.c $(unit_memory_usage)
 tests_unit_ipc_cache_SOURCES = tests/unit/ipc_cache.c $(unit_memory_usage)
 tests_unit_ipc_importers_SOURCES = tests/unit/ipc_importers.c $(unit_memory_usage)
 tests_unit_ipc_failures_SOURCES = tests/unit/ipc_failures.c $(unit_memory_usage)
+tests_unit_coll_host_reduce_SOURCES = tests/unit/coll_host_reduce.c $(unit_memory_usage)
 tests_unit_coll_slab_SOURCES = tests/unit/coll_slab.c $(unit_memory_usage)
 tests_unit_coll_task_SOURCES = tests/unit/coll_task.c $(unit_memory_usage)
 tests_unit_rndv_traffic_SOURCES = tests/unit/rndv_traffic.c $(unit_memory_usage)

@@ -12,7 +12,11 @@
 // A task in a queue. The caller owns it, and what its task was begun with, until it is over.
 struct fr_coll_queued {
     struct fr_coll_task task;
-    enum fr_status status; // how the task has ended, once it is over
+    // Does the operation where the task ends with FR_ERR_UNSUPPORTED, as fr_coll_task_progress does
+    // it. Any thread calls it, so it calls no function of MPI. NULL: that is the end.
+    enum fr_status (*instead)(struct fr_coll_queued *queued, bool *over);
+    bool is_instead;       // the task has ended so, and that function goes on
+    enum fr_status status; // how all has ended, once it is over
     _Atomic bool over;     // no thread uses it any more
     struct fr_coll_queued *next;
 };
@@ -35,6 +39,9 @@ void fr_coll_queue_release(struct fr_coll_team *team);
 // Ends the queue of a team that goes. Tasks that are left, since the program has not completed
 // them, are over.
 void fr_coll_queue_close(struct fr_coll_team *team);
+
+// Returns whether a thread goes on with tasks while the program is in no call that does.
+bool fr_coll_queue_has_thread(void);
 
 // Ends the thread that goes on with tasks. Called in MPI_Finalize.
 void fr_coll_queue_stop(void);

@@ -61,6 +61,9 @@ enum fr_reduce_row fr_device_reduce_row(enum fr_device_type type,
 // Returns the size of an element of a row, in bytes.
 size_t fr_device_reduce_element_bytes(enum fr_reduce_row row);
 
+// Returns which bytes of an element of a row are left as they are in a target.
+enum fr_reduce_gap fr_device_reduce_gap(enum fr_reduce_row row);
+
 // Returns whether the alignment of an address suits elements of a row.
 bool fr_device_reduce_is_aligned(enum fr_reduce_row row, uintptr_t address);
 
@@ -94,5 +97,21 @@ FR_MUST_CHECK enum fr_status fr_device_reduce(const struct fr_device_range *rang
 void fr_device_reduce_begin(const struct fr_device_range *range,
                             const struct fr_device_reduction *reduction, unsigned max_sms,
                             struct fr_device_work *work);
+
+// Combines elements of host memory in place by the CPU, with the same result as the kernel's. `sum`
+// stands first in rank order. Both are aligned to their elements.
+void fr_device_reduce_on_host(enum fr_reduce_row row, void *sum, const void *next, size_t elements);
+
+// Copies elements of the program's memory to the host's, or there within it, and waits. Does not
+// wait for work of the program on them, which must be over.
+FR_MUST_CHECK enum fr_status fr_device_reduce_load(enum fr_reduce_row row,
+                                                   const struct fr_device_range *range, void *to,
+                                                   const void *from, size_t elements);
+
+// Copies elements of host memory to the program's memory, but for their gaps, and waits. Does not
+// wait for work of the program there, which must be over.
+FR_MUST_CHECK enum fr_status fr_device_reduce_store(enum fr_reduce_row row,
+                                                    const struct fr_device_range *range, void *to,
+                                                    const void *from, size_t elements);
 
 #endif

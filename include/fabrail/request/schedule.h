@@ -19,6 +19,9 @@ struct fr_request_schedule {
     // over, for which it may have set `error`; false when there is nothing to do for now, or when
     // it has added parts. NULL: the operation is over with its parts.
     bool (*advance)(struct fr_request_op *op);
+    // Another thread goes on with it as well, and no data of the device depend on it. So calls
+    // about other things need not be looked at for its sake. Written by `start`.
+    bool is_quiet;
     void *own;                  // what that function needs besides, or NULL
     void (*release)(void *own); // frees it, with the operation
     int tag;                    // first of the tags of its messages

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reductions by CPUs: one thread plays all ranks and goes on with them in random order, so nothing
+// may wait for another rank. Vectors are in host and in device memory, shorter and longer than a
+// chunk, and results may be stored over them. Nothing is left in /dev/shm, however it ends.
+#include "config.h"
+
+#include "fabrail/coll/host_reduce.h"
+
+#include "ipc_pair.h"
+
+#include <time.h>
+
+enum { RANKS = 3, GUARD = 64, CHUNK = 512 * 1024 };
+
+static struct fr_coll_team teams[RANKS];
+static struct fr_job_process processes[RANKS];
+
+// What the ranks do, the same on all.
+struct operation {
+    enum fr_reduce_row row;
+    enum fr_coll_form form;
+    size_t elements; // a multiple of RANKS for a scattered result
+    bool in_place;
+    bool on_device; // rank 1 has device memory
+    struct fr_coll_reduce reduces[RANKS];
+    struct fr_coll_host_reduce hosts[RANKS];
+    unsigned char *vectors[RANKS]; // as they were
+    struct driver_memory memory[RANKS][2];
+};
+
+static void make_teams(void)
+{
+    static uint64_t number;
+    for (int rank = 0; rank < RANKS; rank++) {
+        processes[rank] = *fr_ipc_self();
+        teams[rank] = (struct fr_coll_team){.rank = rank,
+                                            .size = RANKS,
+                                            .name = (uint64_t)getpid() << 16 | (number & 0xffff),
+                                            .processes = processes};
+    }
+    number++;
+}
+
+static size_t bytes_of(const struct operation *op)
+{
+    return op->elements * fr_device_reduce_element_bytes(op->row);
+}
+
+static bool receives(const struct operation *op, int rank)
+{
+    return op->form == FR_COLL_TO_ROOT          ? rank == 1
+           : op->form == FR_COLL_EXCLUSIVE_SCAN ? rank > 0
+                                                : true;
+}
+
+static struct fr_coll_place place_of(const struct driver_memory *memory)
+{
+    struct fr_coll_place place = {.address = (uintptr_t)memory->address + GUARD};
+    CHECK(fr_device_query(memory->address, &place.range) == FR_OK);
+    return place;
+}
+
+// Small values, so that places and ties matter as well.
+static void fill(unsigned char *bytes, size_t count, int rank)
+{
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = (unsigned char)(i % 4 == 0 ? (i * 7 + (size_t)rank * 3) % 5 : 0);
+}
+
+static void begin_rank(struct operation *op, int rank, uint64_t number)
+{
+    enum fr_device_kind kind = op->on_device && rank == 1 ? FR_KIND_MALLOC : FR_KIND_PINNED;
+    const size_t bytes = bytes_of(op);
+    const bool scattered = op->form == FR_COLL_SCATTERED;
+    op->reduces[rank] = (struct fr_coll_reduce){
+        .call = "a test",
+        .form = op->form,
+        .row = op->row,
+        .root = op->form == FR_COLL_TO_ROOT,
+        .elements = op->elements,
+        .own_first = scattered ? op->elements / RANKS * (size_t)rank : 0,
+        .own_elements = scattered ? op->elements / RANKS : op->elements,
+    };
+    op->vectors[rank] = malloc(bytes);
+    fill(op->vectors[rank], bytes, rank);
+    for (int i = 0; i < 2; i++) {
+        CHECK(driver_allocate(kind, 0, bytes + 2 * GUARD, &op->memory[rank][i]));
+        CU(cuMemsetD8_v2((CUdeviceptr)(uintptr_t)op->memory[rank][i].address, 0xa5,
+                         bytes + 2 * GUARD));
+    }
+    struct fr_coll_place vector = place_of(&op->memory[rank][0]);
+    CU(cuMemcpyHtoD_v2((CUdeviceptr)vector.address, op->vectors[rank], bytes));
+    op->hosts[rank] = (struct fr_coll_host_reduce){
+        .reduce = &op->reduces[rank],
+        .vector = vector,
+        .result = op->in_place ? vector : place_of(&op->memory[rank][1]),
+        .receives = receives(op, rank),
+        .number = number,
+    };
+}
+
+static bool is_gap(enum fr_reduce_row row, size_t at)
+{
+    switch (fr_device_reduce_gap(row)) {
+    case FR_REDUCE_GAP_BEHIND:
+        return at % 16 >= 12;
+    case FR_REDUCE_GAP_WITHIN:
+        return at % 8 == 2 || at % 8 == 3;
+    default:
+        return false;
+    }
+}
+
+// Checks the bytes of a rank's result, and those around it.
+static void check_rank(const struct operation *op, int rank)
+{
+    const struct fr_coll_reduce *reduce = &op->reduces[rank];
+    const size_t each = fr_device_reduce_element_bytes(op->row), all = bytes_of(op);
+    const size_t first = reduce->own_first * each, count = reduce->own_elements;
+    int from = 0, end = op->form == FR_COLL_SCAN             ? rank + 1
+                        : op->form == FR_COLL_EXCLUSIVE_SCAN ? rank
+                                                             : RANKS;
+    unsigned char *wanted = malloc(all + 2 * GUARD), *found = malloc(all + 2 * GUARD);
+    unsigned char *sum = malloc(all);
+    memset(wanted, 0xa5, all + 2 * GUARD);
+    if (op->in_place)
+        memcpy(wanted + GUARD, op->vectors[rank], all);
+    if (receives(op, rank)) {
+        memcpy(sum, op->vectors[from] + first, count * each);
+        for (int other = from + 1; other < end; other++)
+            fr_device_reduce_on_host(op->row, sum, op->vectors[other] + first, count);
+        for (size_t i = 0; i < count * each; i++) {
+            if (!is_gap(op->row, i))
+                wanted[GUARD + i] = sum[i];
+        }
+    }
+    CU(cuMemcpyDtoH_v2(found, (CUdeviceptr)(op->hosts[rank].result.address - GUARD),
+                       all + 2 * GUARD));
+    CHECK(memcmp(found, wanted, all + 2 * GUARD) == 0,
+          "row %d, form %d, %zu elements, in place %d, rank %d", (int)op->row, (int)op->form,
+          op->elements, op->in_place, rank);
+    free(wanted);
+    free(found);
+    free(sum);
+}
+
+static void end(struct operation *op)
+{
+    for (int rank = 0; rank < RANKS; rank++) {
+        struct fr_job_shm shm;
+        const struct fr_job_secret secret = op->hosts[rank].secret;
+        fr_coll_host_reduce_end(&teams[rank], &op->hosts[rank]);
+        CHECK(!op->hosts[rank].chunks ||
+                  fr_job_shm_map(&secret, false, 4096, &shm) == FR_ERR_NOT_FOUND,
+              "a name is left");
+        free(op->vectors[rank]);
+        driver_free(&op->memory[rank][0]);
+        driver_free(&op->memory[rank][1]);
+    }
+}
+
+// Goes on with the ranks in random order until those that may end have ended. Returns the last
+// status that is not FR_OK.
+static enum fr_status run(struct operation *op, bool (*ends)(int rank))
+{
+    static uint64_t random = 1;
+    bool over[RANKS] = {false};
+    enum fr_status result = FR_OK;
+    const time_t began = time(NULL);
+    for (int left = RANKS; left > 0 && time(NULL) < began + 60;) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        int rank = (int)(random >> 33) % RANKS;
+        if (over[rank] || (ends && !ends(rank)))
+            continue;
+        enum fr_status status =
+            fr_coll_host_reduce_progress(&teams[rank], &op->hosts[rank], &over[rank]);
+        result = status == FR_OK ? result : status;
+        left = 0;
+        for (int i = 0; i < RANKS; i++)
+            left += !over[i] && (!ends || ends(i));
+    }
+    for (int rank = 0; rank < RANKS; rank++)
+        CHECK(over[rank] || (ends && !ends(rank)), "rank %d does not end", rank);
+    return result;
+}
+
+static void reduce(struct operation op)
+{
+    static uint64_t number;
+    for (int rank = 0; rank < RANKS; rank++)
+        begin_rank(&op, rank, number);
+    number++;
+    enum fr_status status = run(&op, NULL);
+    CHECK(status == FR_OK, "%s", fr_core_status_text(status));
+    for (int rank = 0; rank < RANKS; rank++)
+        check_rank(&op, rank);
+    end(&op);
+}
+
+static void run_forms(void)
+{
+    static const enum fr_reduce_row rows[] = {FR_REDUCE_I32_MAX, FR_REDUCE_U8_SUM,
+                                              FR_REDUCE_F64_I32_MAXLOC, FR_REDUCE_I16_I32_MINLOC,
+                                              FR_REDUCE_C64_PROD};
+    pair_begin(0);
+    make_teams();
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(rows); i++) {
+        const size_t chunk = CHUNK / fr_device_reduce_element_bytes(rows[i]);
+        const size_t counts[] = {3, 1002, chunk - chunk % 3, chunk / 3 * 3 + 3, chunk / 3 * 12 + 6};
+        for (size_t j = 0; j < 40; j++) {
+            reduce((struct operation){.row = rows[i],
+                                      .form = (enum fr_coll_form)(j % 5),
+                                      .elements = counts[j / 2 % FR_ARRAY_LENGTH(counts)],
+                                      .in_place = j % 2,
+                                      .on_device = j / 5 % 2});
+        }
+    }
+    pair_end();
+}
+
+static bool is_others(int rank)
+{
+    return rank != 1;
+}
+
+static bool is_zero(int rank)
+{
+    return rank == 0;
+}
+
+static void begin_all(struct operation *op)
+{
+    make_teams();
+    *op = (struct operation){
+        .row = FR_REDUCE_I32_MAX, .form = FR_COLL_TO_ALL, .elements = CHUNK, .on_device = true};
+    for (int rank = 0; rank < RANKS; rank++)
+        begin_rank(op, rank, 0);
+}
+
+// A rank is gone: the others' operations end at once, whether a call waits for them or not.
+static void test_gone(bool comes_first)
+{
+    struct operation op;
+    bool over = false;
+    begin_all(&op);
+    if (comes_first)
+        CHECK(fr_coll_host_reduce_progress(&teams[1], &op.hosts[1], &over) == FR_OK && !over);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    CHECK(child > 0 && waitpid(child, NULL, 0) == child);
+    processes[1].pid = (uint32_t)child;
+    processes[1].cookie++;
+    CHECK(run(&op, is_others) == FR_ERR_MPI);
+    CHECK(teams[0].broken && teams[2].broken);
+    end(&op);
+}
+
+// A rank does not come. FABRAIL_TIMEOUT runs only while a call waits.
+static void test_late(void)
+{
+    struct operation op;
+    bool over = false;
+    begin_all(&op);
+    for (time_t began = time(NULL); time(NULL) < began + 6;)
+        CHECK(fr_coll_host_reduce_progress(&teams[0], &op.hosts[0], &over) == FR_OK && !over);
+    teams[0].later.awaited = 1;
+    CHECK(run(&op, is_zero) == FR_ERR_MPI && teams[0].broken);
+    end(&op);
+}
+
+static void run_failures(void)
+{
+    pair_begin(0);
+    test_gone(false);
+    test_gone(true);
+    test_late();
+    pair_end();
+}
+
+static const struct process_case cases[] = {
+    {.name = "forms", .count = 1, .run = run_forms},
+    {.name = "failures", .count = 1, .run = run_failures, .common = {"FABRAIL_TIMEOUT=3"}},
+    {.name = NULL},
+};
+
+int main(int count, char **arguments)
+{
+    return process_main(cases, count, arguments);
+}
