@@ -74,7 +74,7 @@ static bool are_steps(const struct fr_layout *layout, struct level *level)
 
 static void set_level(struct fr_pack_level *into, const struct level *level)
 {
-    into->count = fr_device_pack_divisor(level->n);
+    into->count = level->n;
     into->stride = level->stride;
 }
 
@@ -94,7 +94,7 @@ static bool make_nest(const struct fr_layout *layout, struct fr_pack_shape *shap
         set_level(&shape->level[i], &levels[i]);
     }
     shape->offset = layout->groups[0].offset;
-    shape->period = fr_device_pack_divisor(layout->groups[0].bytes);
+    shape->period = layout->groups[0].bytes;
     shape->levels = count;
     return bytes == layout->size_bytes && layout->groups[0].packed == 0;
 }
@@ -196,23 +196,44 @@ static struct block *list_blocks(const struct fr_datatype_group *groups, size_t 
     return blocks;
 }
 
-// Chooses the form of the table's entries: unit_shift, wide and each.
+static size_t greatest_divisor(size_t a, size_t b)
+{
+    return b == 0 ? a : greatest_divisor(b, a % b);
+}
+
+// Returns the length of equal blocks into which all blocks shall be cut, since a kernel finds equal
+// blocks at once. Returns 0 if they would be too many.
+static size_t cut_length(const struct block *blocks, size_t count, size_t bytes)
+{
+    enum { MOST_TIMES = 8, LEAST = sizeof(int32_t) };
+    size_t each = 0;
+    for (size_t i = 0; i < count; i++)
+        each = greatest_divisor(each, blocks[i].bytes);
+    size_t cut = bytes / each;
+    bool is_few = cut * sizeof(int32_t) <= FR_PACK_INLINE_BYTES;
+    bool is_fit = cut == count || is_few ||
+                  (each >= LEAST && cut <= MOST_BLOCKS && cut <= MOST_TIMES * count);
+    return is_fit && bytes <= FR_PACK_SMALL ? each : 0;
+}
+
+// Chooses the form of the table's entries: unit_shift, wide, each and blocks.
 static void choose_entries(const struct block *blocks, size_t count, size_t bytes,
                            struct fr_pack_shape *shape)
 {
-    size_t all = FR_PACK_MAX_WIDTH, each = blocks[0].bytes;
+    size_t all = FR_PACK_MAX_WIDTH, each = cut_length(blocks, count, bytes);
     ptrdiff_t low = 0, high = 0;
     for (size_t i = 0; i < count; i++) {
+        ptrdiff_t last = blocks[i].offset + (ptrdiff_t)blocks[i].bytes;
         all |= (size_t)blocks[i].offset | blocks[i].bytes;
         low = blocks[i].offset < low ? blocks[i].offset : low;
-        high = blocks[i].offset > high ? blocks[i].offset : high;
-        each = blocks[i].bytes == each ? each : 0;
+        high = last > high ? last : high;
     }
     shape->unit_shift = (uint16_t)__builtin_ctzll(all);
     shape->wide = (low >> shape->unit_shift) < INT32_MIN ||
                   (high >> shape->unit_shift) > INT32_MAX ||
                   (bytes >> shape->unit_shift) > INT32_MAX;
-    if (each && bytes <= FR_PACK_SMALL)
+    shape->blocks = (uint32_t)(each ? bytes / each : count);
+    if (each)
         shape->each = fr_device_pack_divisor(each);
 }
 
@@ -224,28 +245,46 @@ static void write_entry(const struct fr_pack_shape *shape, void *table, size_t i
         ((int32_t *)table)[i] = (int32_t)(value >> shape->unit_shift);
 }
 
-static void *write_table(const struct block *blocks, const struct fr_pack_shape *shape)
+static void write_equal(const struct block *blocks, const struct fr_pack_shape *shape, void *table)
 {
-    void *table = malloc(fr_pack_table_bytes(shape));
-    if (!table)
-        return NULL;
+    size_t each = shape->each.value, block = 0, done = 0;
+    for (uint32_t i = 0; i < shape->blocks; i++) {
+        write_entry(shape, table, i, blocks[block].offset + (ptrdiff_t)done);
+        done += each;
+        if (done == blocks[block].bytes) {
+            block++;
+            done = 0;
+        }
+    }
+}
+
+static void write_unequal(const struct block *blocks, const struct fr_pack_shape *shape,
+                          void *table)
+{
     uint32_t *index = (uint32_t *)(void *)((char *)table + fr_pack_entries_bytes(shape));
     size_t marked = 0; // packed bytes that the index covers
     for (uint32_t i = 0; i < shape->blocks; i++) {
         write_entry(shape, table, i, blocks[i].offset);
-        if (shape->each.value)
-            continue;
         write_entry(shape, table, (size_t)shape->blocks + i, (ptrdiff_t)blocks[i].packed);
         for (; marked < blocks[i].packed + blocks[i].bytes; marked += FR_PACK_INDEX_BYTES)
             *index++ = i;
     }
-    if (!shape->each.value)
-        *index = shape->blocks - 1;
+    *index = shape->blocks - 1;
+}
+
+static void *write_table(const struct block *blocks, const struct fr_pack_shape *shape)
+{
+    void *table = malloc(fr_pack_table_bytes(shape));
+    if (table && shape->each.value)
+        write_equal(blocks, shape, table);
+    else if (table)
+        write_unequal(blocks, shape, table);
     return table;
 }
 
-static bool make_table(const struct fr_layout *layout, struct fr_pack_shape *shape, void **table)
+static bool make_table(const struct fr_layout *layout, struct fr_datatype_compiled *compiled)
 {
+    struct fr_pack_shape *shape = &compiled->shape;
     size_t count = layout->group_count, block_count = 0, bytes = layout->size_bytes;
     struct fr_datatype_group *groups = malloc(count * sizeof(*groups));
     if (!groups)
@@ -259,21 +298,21 @@ static bool make_table(const struct fr_layout *layout, struct fr_pack_shape *sha
         set_level(&shape->level[i], &levels[peeled - 1 - i]);
     shape->levels = peeled;
     shape->offset = 0;
-    shape->period = fr_device_pack_divisor(bytes);
+    shape->period = bytes;
     struct block *blocks = list_blocks(groups, count, &block_count);
     free(groups);
     if (!blocks)
         return false;
-    shape->blocks = (uint32_t)block_count;
     choose_entries(blocks, block_count, bytes, shape);
-    *table = write_table(blocks, shape);
+    compiled->table = write_table(blocks, shape);
+    compiled->block_bytes = bytes / block_count;
     free(blocks);
-    return *table != NULL;
+    return compiled->table != NULL;
 }
 
 static uint32_t alignment_of(const struct fr_pack_shape *shape)
 {
-    uint64_t all = FR_PACK_MAX_WIDTH | (uint64_t)shape->offset | shape->period.value;
+    uint64_t all = FR_PACK_MAX_WIDTH | (uint64_t)shape->offset | shape->period;
     for (uint32_t i = 0; i < shape->levels; i++)
         all |= (uint64_t)shape->level[i].stride;
     if (shape->blocks)
@@ -283,17 +322,18 @@ static uint32_t alignment_of(const struct fr_pack_shape *shape)
 
 bool fr_datatype_compile(const struct fr_layout *layout, struct fr_datatype_compiled *compiled)
 {
-    struct fr_pack_shape shape = {0};
-    void *table = NULL;
+    *compiled = (struct fr_datatype_compiled){.table = NULL};
+    struct fr_pack_shape *shape = &compiled->shape;
     if (layout->size_bytes == 0)
         return false;
-    if (!make_nest(layout, &shape)) {
-        shape = (struct fr_pack_shape){0};
-        if (!make_table(layout, &shape, &table))
+    if (make_nest(layout, shape)) {
+        compiled->block_bytes = shape->period;
+    } else {
+        *shape = (struct fr_pack_shape){0};
+        if (!make_table(layout, compiled))
             return false;
     }
-    shape.level[shape.levels++].stride = layout->extent; // the level of elements, of any number
-    shape.align = alignment_of(&shape);
-    *compiled = (struct fr_datatype_compiled){.shape = shape, .table = table};
+    shape->level[shape->levels++].stride = layout->extent; // the level of elements, of any number
+    shape->align = alignment_of(shape);
     return true;
 }

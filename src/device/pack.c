@@ -20,8 +20,6 @@ enum {
 struct fr_pack_divisor fr_device_pack_divisor(uint64_t value)
 {
     struct fr_pack_divisor divisor = {.value = value};
-    if (value == 0 || value > FR_PACK_SMALL)
-        return divisor;
     while (((uint64_t)1 << divisor.shift) < value)
         divisor.shift++;
     uint64_t scaled = (uint64_t)1 << (31 + divisor.shift);
@@ -45,25 +43,45 @@ union parameters {
     struct fr_pack_fused fused;
 };
 
+// Returns the shape without those outermost levels along which the first `last` packed bytes do not
+// go on.
+static struct fr_pack_shape trimmed(const struct fr_pack_shape *shape, uint64_t last)
+{
+    struct fr_pack_shape result = *shape;
+    uint64_t bytes[FR_PACK_LEVELS] = {shape->period}; // of one unit of each level
+    for (uint32_t i = 1; i < shape->levels; i++)
+        if (__builtin_mul_overflow(bytes[i - 1], shape->level[i - 1].count, &bytes[i]))
+            bytes[i] = UINT64_MAX;
+    while (result.levels > 1 && last <= bytes[result.levels - 1])
+        result.levels--;
+    return result;
+}
+
 static void fill(const struct fr_device_packing *packing, enum fr_device_direction direction,
                  union parameters *params)
 {
+    uint16_t width = width_of(packing);
     params->pack = (struct fr_pack){
         .user = packing->user,
         .packed = packing->packed,
         .table = packing->table,
         .first = packing->first,
         .last = packing->last,
-        .width = width_of(packing),
+        .step = (uint32_t)FR_KERNEL_THREADS * width,
+        .width = width,
         .unpacks = direction == FR_FROM_STAGE,
         .keeps_gaps = packing->keeps_gaps,
         .is_inline = packing->small_table != NULL,
-        .shape = *packing->shape,
+        .shape = trimmed(packing->shape, packing->last),
     };
+    params->pack.walk = fr_pack_walk_of(&params->pack.shape, params->pack.step);
     if (packing->small_table != NULL)
         memcpy(params->with_table.table, packing->small_table, fr_pack_table_bytes(packing->shape));
-    if (packing->far != NULL)
-        params->fused.far = *packing->far;
+    if (packing->far != NULL) {
+        params->fused.far_table = packing->far_table;
+        params->fused.far = trimmed(packing->far, packing->last);
+        params->fused.far_walk = fr_pack_walk_of(&params->fused.far, params->pack.step);
+    }
 }
 
 // Divides the bytes into chunks. Returns the number of blocks to launch.

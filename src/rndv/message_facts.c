@@ -40,7 +40,7 @@ static size_t strided_block_bytes(const struct fr_staging_view *view)
         return 0;
     const struct fr_datatype_compiled *compiled = fr_datatype_compiled_get(layout);
     bool travels = compiled != NULL && fr_rndv_strides_of(&compiled->shape, &strides);
-    return travels ? (size_t)compiled->shape.period.value : 0;
+    return travels ? (size_t)compiled->shape.period : 0;
 }
 
 struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *message)

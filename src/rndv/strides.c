@@ -17,10 +17,10 @@ bool fr_rndv_strides_of(const struct fr_pack_shape *shape, struct fr_rndv_stride
 {
     struct fr_rndv_strides found = {.unit = shape->align};
     int64_t unit = shape->align;
-    uint64_t block = shape->period.value / shape->align;
+    uint64_t block = shape->period / shape->align;
     bool fits = shape->blocks == 0 && block <= UINT32_MAX;
     for (uint32_t i = 0; i < shape->levels && fits; i++) {
-        uint64_t count = i + 1 < shape->levels ? shape->level[i].count.value : 0;
+        uint64_t count = i + 1 < shape->levels ? shape->level[i].count : 0;
         fits = !is_wide(shape->level[i].stride / unit) && count <= UINT32_MAX;
         found.stride[i] = (int32_t)(shape->level[i].stride / unit);
         if (i + 1 < shape->levels)
@@ -36,15 +36,14 @@ void fr_rndv_strides_shape(const struct fr_rndv_strides *strides, struct fr_pack
 {
     uint64_t unit = strides->unit;
     *shape = (struct fr_pack_shape){
-        .period = fr_device_pack_divisor(strides->block * unit),
+        .period = strides->block * unit,
         .align = strides->unit,
     };
     do {
         shape->level[shape->levels].stride = strides->stride[shape->levels] * (int64_t)unit;
         if (shape->levels < FR_ARRAY_LENGTH(strides->count))
-            shape->level[shape->levels].count =
-                fr_device_pack_divisor(strides->count[shape->levels]);
-    } while (shape->level[shape->levels++].count.value > 0);
+            shape->level[shape->levels].count = strides->count[shape->levels];
+    } while (shape->level[shape->levels++].count > 0);
 }
 
 // Makes the groups of one element: the two inner levels are one group, the third makes several.

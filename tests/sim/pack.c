@@ -7,6 +7,8 @@
 
 #include "fabrail/device/shape.h"
 
+#include <string.h>
+
 static CUresult copy_run(CUcontext ctx, uint64_t dst, uint64_t src, uint64_t bytes)
 {
     struct sim_op op = {
@@ -19,50 +21,95 @@ static CUresult copy_run(CUcontext ctx, uint64_t dst, uint64_t src, uint64_t byt
     return may && sim_execute(&op) == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
-// A copy: its parameters, where the CPU sees the table, and the shape of the other side, if any.
+// One side of a copy that has a shape, and where the CPU sees its table.
+struct side {
+    const struct fr_pack_shape *shape;
+    const struct fr_pack_walk *walk;
+    const void *table;
+};
+
+// A copy. The far side has no shape where the other side is packed, or has the same gaps.
 struct copy {
     const struct fr_pack *pack;
-    const void *table;
-    const struct fr_pack_shape *far;
+    struct side near, far;
 };
 
-// A chunk, and where it begins on either side.
-struct chunk {
-    uint64_t first;
-    struct fr_pack_base base, far_base;
+// What a thread does between its loads and its stores: `count` words, and their offsets.
+struct round {
+    uint32_t at, count;
+    int64_t near[FR_PACK_LOADS], far[FR_PACK_LOADS];
 };
 
-static int64_t user_place(const struct copy *copy, const struct chunk *chunk, uint32_t at)
+// The threads of a block. The first of them have words of the chunk.
+struct threads {
+    struct fr_pack_cursor near[FR_PACK_MAX_THREADS], far[FR_PACK_MAX_THREADS];
+    struct round rounds[FR_PACK_MAX_THREADS];
+};
+
+static void begin(const struct copy *copy, struct threads *threads, uint64_t first, unsigned thread)
 {
-    return fr_pack_place(&copy->pack->shape, copy->table, &chunk->base, at);
+    fr_pack_begin(copy->near.shape, first, &threads->near[thread]);
+    if (copy->far.shape)
+        fr_pack_begin(copy->far.shape, first, &threads->far[thread]);
 }
 
-static int64_t other_place(const struct copy *copy, const struct chunk *chunk, uint32_t at)
+static void find(const struct side *side, struct fr_pack_cursor *cursor, uint32_t count,
+                 int64_t place[FR_PACK_LOADS])
 {
-    if (copy->far)
-        return fr_pack_place(copy->far, NULL, &chunk->far_base, at);
-    return copy->pack->keeps_gaps ? user_place(copy, chunk, at)
-                                  : (int64_t)(chunk->first - copy->pack->first + at);
+    fr_pack_places(side->shape, side->walk, side->table, cursor, count, place);
 }
 
-// Copies a chunk. Loads that follow one another on both sides are copied together.
-static CUresult copy_chunk(CUcontext ctx, const struct copy *copy, uint64_t first, uint32_t bytes)
+// Finds the places of the next words of a thread, of which the first is byte `at` of the chunk.
+static void look_ahead(const struct copy *copy, struct threads *threads, unsigned thread,
+                       uint64_t first, uint32_t at, uint32_t bytes)
 {
     const struct fr_pack *pack = copy->pack;
-    struct chunk chunk = {.first = first};
-    fr_pack_begin(&pack->shape, first, &chunk.base);
-    if (copy->far)
-        fr_pack_begin(copy->far, first, &chunk.far_base);
+    struct round *round = &threads->rounds[thread];
+    uint32_t left = at < bytes ? (bytes - at + pack->step - 1) / pack->step : 0;
+    round->count = left < FR_PACK_LOADS ? left : FR_PACK_LOADS;
+    find(&copy->near, &threads->near[thread], round->count, round->near);
+    if (copy->far.shape)
+        find(&copy->far, &threads->far[thread], round->count, round->far);
+    for (uint32_t j = 0; j < round->count && !copy->far.shape; j++)
+        round->far[j] = pack->keeps_gaps ? round->near[j]
+                                         : (int64_t)(first - pack->first + at + j * pack->step);
+}
+
+// Copies word `j` of all threads. Words that follow one another on both sides are copied together.
+static CUresult copy_words(CUcontext ctx, const struct copy *copy, const struct threads *threads,
+                           unsigned count, uint32_t j)
+{
+    const struct fr_pack *pack = copy->pack;
     CUresult result = CUDA_SUCCESS;
-    uint32_t run = 0;
-    for (uint32_t at = 0; at < bytes && result == CUDA_SUCCESS; at += run) {
-        int64_t place = user_place(copy, &chunk, at), far = other_place(copy, &chunk, at);
-        for (run = pack->width; at + run < bytes; run += pack->width)
-            if (user_place(copy, &chunk, at + run) != place + (int64_t)run ||
-                other_place(copy, &chunk, at + run) != far + (int64_t)run)
-                break;
-        uint64_t user = pack->user + (uint64_t)place, other = pack->packed + (uint64_t)far;
-        result = pack->unpacks ? copy_run(ctx, user, other, run) : copy_run(ctx, other, user, run);
+    for (unsigned thread = 0, run; thread < count && result == CUDA_SUCCESS; thread += run) {
+        const struct round *round = &threads->rounds[thread];
+        if (round->count <= j)
+            break;
+        for (run = 1; thread + run < count && round[run].count > j &&
+                      round[run].near[j] == round->near[j] + (int64_t)run * pack->width &&
+                      round[run].far[j] == round->far[j] + (int64_t)run * pack->width;)
+            run++;
+        uint64_t user = pack->user + (uint64_t)round->near[j];
+        uint64_t other = pack->packed + (uint64_t)round->far[j];
+        result = pack->unpacks ? copy_run(ctx, user, other, run * pack->width)
+                               : copy_run(ctx, other, user, run * pack->width);
+    }
+    return result;
+}
+
+static CUresult copy_chunk(CUcontext ctx, const struct copy *copy, struct threads *threads,
+                           uint64_t first, uint32_t bytes)
+{
+    const struct fr_pack *pack = copy->pack;
+    unsigned count = (bytes < pack->step ? bytes : pack->step) / pack->width;
+    CUresult result = CUDA_SUCCESS;
+    for (unsigned thread = 0; thread < count; thread++)
+        begin(copy, threads, first + thread * pack->width, thread);
+    for (uint32_t at = 0; at < bytes && result == CUDA_SUCCESS; at += FR_PACK_LOADS * pack->step) {
+        for (unsigned thread = 0; thread < count; thread++)
+            look_ahead(copy, threads, thread, first, at + thread * pack->width, bytes);
+        for (uint32_t j = 0; j < FR_PACK_LOADS && result == CUDA_SUCCESS; j++)
+            result = copy_words(ctx, copy, threads, count, j);
     }
     return result;
 }
@@ -72,53 +119,72 @@ static CUresult pack_block(CUcontext ctx, const struct copy *copy, struct sim_la
     const struct fr_pack *pack = copy->pack;
     uint64_t step = shape.blocks * pack->chunk_bytes;
     CUresult result = CUDA_SUCCESS;
+    struct threads threads;
+    if (pack->step != shape.threads * pack->width)
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
     for (uint64_t first = pack->first + shape.block * pack->chunk_bytes;
          first < pack->last && result == CUDA_SUCCESS; first += step) {
         uint64_t left = pack->last - first;
-        result = copy_chunk(ctx, copy, first,
+        result = copy_chunk(ctx, copy, &threads, first,
                             (uint32_t)(left < pack->chunk_bytes ? left : pack->chunk_bytes));
     }
     return result == CUDA_SUCCESS ? sim_kernel_tell(ctx, pack->words, pack->value, shape.block)
                                   : result;
 }
 
-static CUresult block_with_table(CUcontext ctx, const struct fr_pack *pack,
-                                 const struct fr_pack_shape *far, struct sim_launch_shape shape)
+// Finds a table in device memory. Returns false if the kernel may not read it.
+static bool find_table(CUcontext ctx, uint64_t address, struct side *side)
 {
-    struct copy copy = {.pack = pack, .far = far};
-    if (pack->shape.blocks) {
-        if (!sim_kernel_may(ctx, pack->table, fr_pack_table_bytes(&pack->shape), false))
-            return CUDA_ERROR_ILLEGAL_ADDRESS;
-        const struct sim_range *range = sim_range_find(pack->table);
-        copy.table = range->alias + (pack->table - range->base);
-    }
-    return pack_block(ctx, &copy, shape);
+    if (!side->shape->blocks)
+        return true;
+    if (!sim_kernel_may(ctx, address, fr_pack_table_bytes(side->shape), false))
+        return false;
+    const struct sim_range *range = sim_range_find(address);
+    side->table = range->alias + (address - range->base);
+    return true;
 }
 
 static CUresult plain_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
 {
-    return block_with_table(ctx, given, NULL, shape);
+    const struct fr_pack *pack = given;
+    struct copy copy = {.pack = pack, .near = {&pack->shape, &pack->walk, NULL}};
+    return find_table(ctx, pack->table, &copy.near) ? pack_block(ctx, &copy, shape)
+                                                    : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
 static CUresult fused_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
 {
     const struct fr_pack_fused *params = given;
-    return block_with_table(ctx, &params->pack, &params->far, shape);
+    const struct fr_pack *pack = &params->pack;
+    struct copy copy = {.pack = pack,
+                        .near = {&pack->shape, &pack->walk, NULL},
+                        .far = {&params->far, &params->far_walk, NULL}};
+    bool found =
+        find_table(ctx, pack->table, &copy.near) && find_table(ctx, params->far_table, &copy.far);
+    return found ? pack_block(ctx, &copy, shape) : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
 static CUresult inline_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
 {
     const struct fr_pack_inline *params = given;
-    const struct copy copy = {.pack = &params->pack, .table = params->table};
+    const struct copy copy = {.pack = &params->pack,
+                              .near = {&params->pack.shape, &params->pack.walk, params->table}};
     return pack_block(ctx, &copy, shape);
+}
+
+static bool walk_is_sound(const struct fr_pack_shape *shape, const struct fr_pack_walk *walk,
+                          uint32_t step)
+{
+    struct fr_pack_walk right = fr_pack_walk_of(shape, step);
+    return step > 0 && step < FR_PACK_SMALL && memcmp(walk, &right, sizeof(right)) == 0;
 }
 
 static bool shape_is_sound(const struct fr_pack_shape *shape, uint16_t width)
 {
-    bool sound = shape->levels >= 1 && shape->levels <= FR_PACK_LEVELS && shape->period.value > 0;
-    uint64_t all = shape->period.value | (uint64_t)shape->offset;
+    bool sound = shape->levels >= 1 && shape->levels <= FR_PACK_LEVELS && shape->period > 0;
+    uint64_t all = shape->period | (uint64_t)shape->offset;
     for (uint32_t i = 0; sound && i < shape->levels; i++) {
-        sound = i + 1 == shape->levels || shape->level[i].count.value > 0;
+        sound = i + 1 == shape->levels || shape->level[i].count > 0;
         all |= (uint64_t)shape->level[i].stride;
     }
     return sound && all % width == 0 && shape->align % width == 0;
@@ -130,7 +196,8 @@ static bool is_sound(const struct fr_pack *pack)
     return pack->width && pack->width <= FR_PACK_MAX_WIDTH &&
            (pack->width & (pack->width - 1)) == 0 && pack->first < pack->last &&
            pack->chunk_bytes && pack->chunk_bytes < FR_PACK_SMALL && all % pack->width == 0 &&
-           shape_is_sound(&pack->shape, pack->width);
+           shape_is_sound(&pack->shape, pack->width) &&
+           walk_is_sound(&pack->shape, &pack->walk, pack->step);
 }
 
 static bool plain_is_sound(const void *given)
@@ -150,7 +217,9 @@ static bool fused_is_sound(const void *given)
 {
     const struct fr_pack_fused *params = given;
     return plain_is_sound(given) && params->pack.unpacks && !params->pack.keeps_gaps &&
-           !params->far.blocks && shape_is_sound(&params->far, params->pack.width);
+           (!params->far.blocks || params->far_table) &&
+           shape_is_sound(&params->far, params->pack.width) &&
+           walk_is_sound(&params->far, &params->far_walk, params->pack.step);
 }
 
 const struct sim_kernel sim_kernel_pack = {

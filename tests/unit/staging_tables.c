@@ -25,7 +25,7 @@ static struct fr_datatype_compiled make(uint64_t id, uint32_t entries)
     compiled.shape.blocks = entries;
     compiled.shape.levels = 1;
     compiled.shape.each = fr_device_pack_divisor(8);
-    compiled.shape.period = fr_device_pack_divisor((uint64_t)entries * 8);
+    compiled.shape.period = (uint64_t)entries * 8;
     int32_t *table = malloc(entries * sizeof(*table));
     for (uint32_t i = 0; i < entries; i++)
         table[i] = (int32_t)(id * 3 + i * 2);

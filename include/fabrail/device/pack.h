@@ -7,7 +7,7 @@
 #include "fabrail/device.h"
 #include "fabrail/device/shape.h"
 
-// Returns a divisor for dividends below twice FR_PACK_SMALL, or below twice `value`.
+// Returns a divisor for dividends of at most FR_PACK_SMALL. `value` is from 1 to FR_PACK_SMALL.
 struct fr_pack_divisor fr_device_pack_divisor(uint64_t value);
 
 // One copy between a buffer and packed memory.
@@ -22,9 +22,10 @@ struct fr_device_packing {
     uint64_t first; // packed bytes [first, last) are copied
     uint64_t last;
     bool keeps_gaps; // the other side is not packed, but has the same gaps
-    // The other side's own shape, without a table, which a copy from there has; else NULL. Offsets
-    // of that shape count from `packed`. A table of `shape` is in device memory then.
+    // The other side's own shape, which a copy from there has; else NULL. Offsets of that shape
+    // count from `packed`. All tables are in memory that the device reaches then.
     const struct fr_pack_shape *far;
+    uintptr_t far_table; // for a table of `far`; else 0
     // Bounds of the application's own bytes that are copied; equal where a peer does the waiting.
     uintptr_t low, high;
 };

@@ -6,105 +6,124 @@
 // Threads take neighbouring loads of the packed bytes. So a warp shares one long block or has many
 // short ones, and the packed side is always read and written in whole lines. A load and its store
 // are as wide as offsets, lengths and addresses allow, and never wider than a block. Each thread
-// has several loads under way before it stores.
+// finds several places, without a division for each, and has all of their loads under way before
+// it stores.
 #include "fabrail/device/shape.h"
 
-enum { LOADS = 8 };
+// One side of a copy that has a shape.
+struct side {
+    const struct fr_pack_shape &shape;
+    const struct fr_pack_walk &walk;
+    const void *table;
+    struct fr_pack_cursor cursor;
 
-template <int WIDTH> struct word;
-template <> struct word<1> {
-    typedef uint8_t type;
-};
-template <> struct word<2> {
-    typedef uint16_t type;
-};
-template <> struct word<4> {
-    typedef uint32_t type;
-};
-template <> struct word<8> {
-    typedef uint2 type;
-};
-template <> struct word<16> {
-    typedef uint4 type;
-};
-
-// The other side: packed, or with the same gaps.
-struct packed_side {
-    uint64_t address;
-    bool keeps_gaps;
-
-    __device__ __forceinline__ packed_side(const struct fr_pack &pack, const void *, uint64_t first)
-        : address(pack.packed + (pack.keeps_gaps ? 0 : first - pack.first)),
-          keeps_gaps(pack.keeps_gaps)
+    __device__ __forceinline__ void begin(uint64_t position)
     {
+        fr_pack_begin(&shape, position, &cursor);
     }
-    __device__ __forceinline__ uint64_t at(uint32_t delta, int64_t place) const
+    __device__ __forceinline__ void places(uint32_t count, int64_t place[FR_PACK_LOADS])
     {
-        return address + (keeps_gaps ? (uint64_t)place : delta);
+        fr_pack_places(&shape, &walk, table, &cursor, count, place);
     }
 };
 
-// The other side: in a shape of its own.
-struct shaped_side {
-    uint64_t address;
-    const struct fr_pack_shape *far;
-    struct fr_pack_base base;
+// Addresses of one side: at any offsets, or a step apart.
+struct scattered {
+    uint64_t base;
+    const int64_t *place;
 
-    __device__ __forceinline__ shaped_side(const struct fr_pack &pack,
-                                           const struct fr_pack_shape *shape, uint64_t first)
-        : address(pack.packed), far(shape)
+    __device__ __forceinline__ uint64_t operator[](uint32_t j) const
     {
-        fr_pack_begin(far, first, &base);
-    }
-    __device__ __forceinline__ uint64_t at(uint32_t delta, int64_t) const
-    {
-        return address + (uint64_t)fr_pack_place(far, nullptr, &base, delta);
+        return base + (uint64_t)place[j];
     }
 };
 
-template <int WIDTH, typename SIDE>
-static __device__ __forceinline__ void copy_chunk(const struct fr_pack &pack, const void *table,
-                                                  const struct fr_pack_shape *far, uint64_t first,
-                                                  uint32_t bytes)
+struct lined {
+    uint64_t base;
+    uint32_t step;
+
+    __device__ __forceinline__ uint64_t operator[](uint32_t j) const
+    {
+        return base + j * step;
+    }
+};
+
+// Copies `count` words. All are loaded before the first is stored.
+template <typename WORD, typename FROM, typename TO>
+static __device__ __forceinline__ void move(FROM from, TO to, uint32_t count)
 {
-    typedef typename word<WIDTH>::type unit;
-    struct fr_pack_base base;
-    fr_pack_begin(&pack.shape, first, &base);
-    const SIDE side(pack, far, first);
-    uint32_t step = blockDim.x * WIDTH;
-    for (uint32_t at = threadIdx.x * WIDTH; at < bytes; at += LOADS * step) {
-        uint64_t to[LOADS];
-        unit held[LOADS];
+    WORD held[FR_PACK_LOADS];
 #pragma unroll
-        for (uint32_t j = 0; j < LOADS; j++) {
-            uint32_t delta = at + j * step;
-            if (delta < bytes) {
-                int64_t place = fr_pack_place(&pack.shape, table, &base, delta);
-                uint64_t user = pack.user + (uint64_t)place;
-                uint64_t other = side.at(delta, place);
-                to[j] = pack.unpacks ? user : other;
-                held[j] = *(const unit *)(pack.unpacks ? other : user);
-            }
-        }
+    for (uint32_t j = 0; j < FR_PACK_LOADS; j++) {
+        if (j < count)
+            held[j] = __ldcs((const WORD *)from[j]);
+    }
 #pragma unroll
-        for (uint32_t j = 0; j < LOADS; j++) {
-            if (at + j * step < bytes)
-                *(unit *)to[j] = held[j];
-        }
+    for (uint32_t j = 0; j < FR_PACK_LOADS; j++) {
+        if (j < count)
+            *(WORD *)to[j] = held[j];
     }
 }
 
-template <int WIDTH, typename SIDE>
-static __device__ __forceinline__ void copy_chunks(const struct fr_pack &pack, const void *table,
-                                                   const struct fr_pack_shape *far)
+template <typename FROM, typename TO>
+static __device__ __forceinline__ void move(uint32_t width, FROM from, TO to, uint32_t count)
 {
-    uint64_t step = (uint64_t)gridDim.x * pack.chunk_bytes;
-    for (uint64_t first = pack.first + blockIdx.x * pack.chunk_bytes; first < pack.last;
-         first += step) {
-        uint64_t left = pack.last - first;
-        uint64_t bytes = left < pack.chunk_bytes ? left : pack.chunk_bytes;
-        copy_chunk<WIDTH, SIDE>(pack, table, far, first, (uint32_t)bytes);
+    switch (width) {
+    case 16:
+        move<uint4>(from, to, count);
+        break;
+    case 8:
+        move<uint2>(from, to, count);
+        break;
+    case 4:
+        move<uint32_t>(from, to, count);
+        break;
+    case 2:
+        move<uint16_t>(from, to, count);
+        break;
+    default:
+        move<uint8_t>(from, to, count);
     }
+}
+
+// Copies `count` words of a thread, of which the first is packed byte `at`. `far` is the other
+// side's shape; without one it is packed, or has the same gaps.
+template <bool IS_FUSED>
+static __device__ __forceinline__ void copy_words(const struct fr_pack &pack, side &near, side *far,
+                                                  uint64_t at, uint32_t count)
+{
+    int64_t place[FR_PACK_LOADS], other[FR_PACK_LOADS];
+    near.places(count, place);
+    const scattered user = {pack.user, place};
+    if (IS_FUSED) {
+        far->places(count, other);
+        move(pack.width, scattered{pack.packed, other}, user, count);
+    } else if (pack.keeps_gaps) {
+        const scattered alike = {pack.unpacks ? pack.packed : pack.user, place};
+        move(pack.width, alike, scattered{pack.unpacks ? pack.user : pack.packed, place}, count);
+    } else {
+        const lined packed = {pack.packed + (at - pack.first), pack.step};
+        if (pack.unpacks)
+            move(pack.width, packed, user, count);
+        else
+            move(pack.width, user, packed, count);
+    }
+}
+
+template <bool IS_FUSED>
+static __device__ __forceinline__ void copy_chunk(const struct fr_pack &pack, side &near, side *far,
+                                                  uint64_t first, uint32_t bytes)
+{
+    uint32_t at = threadIdx.x * pack.width, round = FR_PACK_LOADS * pack.step;
+    if (at >= bytes)
+        return;
+    near.begin(first + at);
+    if (IS_FUSED)
+        far->begin(first + at);
+    for (; at + round - pack.step < bytes; at += round)
+        copy_words<IS_FUSED>(pack, near, far, first + at, FR_PACK_LOADS);
+    if (at < bytes)
+        copy_words<IS_FUSED>(pack, near, far, first + at, (bytes - at + pack.step - 1) / pack.step);
 }
 
 // Tells the host that this block's bytes have landed. The barrier puts the other threads' stores
@@ -120,25 +139,17 @@ static __device__ __forceinline__ void tell_host(const struct fr_pack &pack)
     }
 }
 
-template <typename SIDE>
+template <bool IS_FUSED>
 static __device__ __forceinline__ void copy(const struct fr_pack &pack, const void *table,
-                                            const struct fr_pack_shape *far)
+                                            side *far)
 {
-    switch (pack.width) {
-    case 16:
-        copy_chunks<16, SIDE>(pack, table, far);
-        break;
-    case 8:
-        copy_chunks<8, SIDE>(pack, table, far);
-        break;
-    case 4:
-        copy_chunks<4, SIDE>(pack, table, far);
-        break;
-    case 2:
-        copy_chunks<2, SIDE>(pack, table, far);
-        break;
-    default:
-        copy_chunks<1, SIDE>(pack, table, far);
+    side near = {pack.shape, pack.walk, table};
+    uint64_t step = (uint64_t)gridDim.x * pack.chunk_bytes;
+    for (uint64_t first = pack.first + blockIdx.x * pack.chunk_bytes; first < pack.last;
+         first += step) {
+        uint64_t left = pack.last - first;
+        uint64_t bytes = left < pack.chunk_bytes ? left : pack.chunk_bytes;
+        copy_chunk<IS_FUSED>(pack, near, far, first, (uint32_t)bytes);
     }
     tell_host(pack);
 }
@@ -146,17 +157,18 @@ static __device__ __forceinline__ void copy(const struct fr_pack &pack, const vo
 extern "C" __global__ void __launch_bounds__(FR_PACK_MAX_THREADS)
     fr_pack(const __grid_constant__ struct fr_pack pack)
 {
-    copy<packed_side>(pack, (const void *)pack.table, nullptr);
+    copy<false>(pack, (const void *)pack.table, nullptr);
 }
 
 extern "C" __global__ void __launch_bounds__(FR_PACK_MAX_THREADS)
     fr_pack_inline(const __grid_constant__ struct fr_pack_inline params)
 {
-    copy<packed_side>(params.pack, params.table, nullptr);
+    copy<false>(params.pack, params.table, nullptr);
 }
 
 extern "C" __global__ void __launch_bounds__(FR_PACK_MAX_THREADS)
     fr_pack_fused(const __grid_constant__ struct fr_pack_fused params)
 {
-    copy<shaped_side>(params.pack, (const void *)params.pack.table, &params.far);
+    side far = {params.far, params.far_walk, (const void *)params.far_table};
+    copy<true>(params.pack, (const void *)params.pack.table, &far);
 }
