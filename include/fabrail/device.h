@@ -222,7 +222,7 @@ struct fr_device_batch {
     unsigned piece_count;
     struct fr_device_range piece_range;
     // A kernel that tells the host when it is done. There is none where `stream` is NULL.
-    struct fr_device_told {
+    struct fr_device_signal {
         struct fr_device_kernels *kernels;
         struct fr_device_stream *stream;
         bool is_last; // nothing has been queued behind it on its stream

@@ -41,7 +41,7 @@ struct fr_job_facts {
 // Tags on Fabrail's own communicator. Tags above FR_JOB_UNUSED_TAG belong to module coll, which
 // gives each of its communicators some.
 enum {
-    FR_JOB_MEET_TAG = 32764,   // of meetings (fr_job_meet)
+    FR_JOB_SYNC_TAG = 32764,   // of fr_job_finalize_sync
     FR_JOB_SELF_TAG = 32765,   // of messages that a process sends to itself
     FR_JOB_UNUSED_TAG = 32767, // of no message, for probes that make progress; the highest tag
                                // that every MPI has
@@ -97,7 +97,7 @@ bool fr_job_complete(void *request, void (*progress)(void), bool (*look)(struct 
 // Waits until all processes of MPI_COMM_WORLD have come here. All call it, or none, after
 // fr_job_gather. Calls `progress` all the time, for processes that need something of this one
 // before they can come. Ends as well when MPI fails or a process has failed.
-void fr_job_meet(void (*progress)(void));
+void fr_job_finalize_sync(void (*progress)(void));
 
 // Returns whether MPI knows of processes that have failed, if it is one that goes on without them.
 bool fr_job_has_failed(void);

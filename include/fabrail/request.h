@@ -261,7 +261,7 @@ extern FR_TLS uint64_t fr_request_call;
 extern FR_TLS uint64_t fr_request_outermost;
 
 // Whether calls of this thread may have been left by an error handler.
-extern FR_TLS bool fr_request_any_left;
+extern FR_TLS bool fr_request_any_abandoned;
 
 // Notes that the application has made an error handler of its own, by which it may leave a call.
 void fr_request_handler_made(void);
@@ -269,7 +269,7 @@ void fr_request_handler_made(void);
 // Whether the application may leave a call by an error handler. What another thread has claimed may
 // then be in no call any more.
 extern _Atomic bool fr_request_has_handler;
-static inline bool fr_request_may_be_left(void)
+static inline bool fr_request_may_be_abandoned(void)
 {
     return atomic_load_explicit(&fr_request_has_handler, memory_order_relaxed);
 }

@@ -42,7 +42,7 @@ int64_t fr_wait_ns(struct fr_wait *wait)
 {
     int64_t now = fr_time_ns();
     if (wait->began_ns == 0)
-        wait->began_ns = wait->told_ns = now;
+        wait->began_ns = wait->warned_ns = now;
     return now - wait->began_ns;
 }
 
@@ -51,8 +51,8 @@ enum fr_wait_verdict fr_wait_judge(struct fr_wait *wait, uint64_t limit_s)
     int64_t waited_ns = fr_wait_ns(wait);
     if (limit_s > 0 && (uint64_t)(waited_ns / FR_SECOND_NS) >= limit_s)
         return FR_WAIT_OVER;
-    if (wait->began_ns + waited_ns - wait->told_ns < TELL_EVERY_S * FR_SECOND_NS)
+    if (wait->began_ns + waited_ns - wait->warned_ns < TELL_EVERY_S * FR_SECOND_NS)
         return FR_WAIT_ON;
-    wait->told_ns = wait->began_ns + waited_ns;
+    wait->warned_ns = wait->began_ns + waited_ns;
     return FR_WAIT_LONG;
 }

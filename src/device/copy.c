@@ -105,7 +105,7 @@ static void keep_first(struct fr_device_batch *batch, enum fr_status status)
 
 // Returns whether the telling kernel is the last work on its stream and soon tells that it went
 // well. The driver is not asked, since that takes longer.
-static bool has_told(const struct fr_device_told *told)
+static bool has_told(const struct fr_device_signal *told)
 {
     const uint64_t *words = fr_device_words_of(told->kernels, told->slot);
     struct fr_wait wait = {.spins = LOOKS, .pauses = true};

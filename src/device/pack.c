@@ -108,7 +108,7 @@ static bool launch(struct fr_device_batch *batch, struct fr_device_kernels *kern
                    struct fr_device_stream *stream, enum fr_device_kernel kernel,
                    union parameters *params, unsigned max_sms)
 {
-    struct fr_device_told told = {.kernels = kernels, .stream = stream, .slot = -1};
+    struct fr_device_signal told = {.kernels = kernels, .stream = stream, .slot = -1};
     told.blocks = part(&params->pack, max_sms);
     if (batch->told.stream == NULL)
         told.slot = fr_device_words_borrow(kernels, &told.value);

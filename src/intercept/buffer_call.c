@@ -211,12 +211,12 @@ static uintptr_t given_base(const struct fr_staging_view *view)
     return view->lease.address ? view->stage_base : view->base;
 }
 
-static bool meets_another(const struct fr_request_op *op, unsigned index)
+static bool shares_base(const struct fr_request_op *op, unsigned index)
 {
-    bool meets = false;
+    bool shares = false;
     for (unsigned v = 0; v < index; v++)
-        meets = meets || given_base(&op->views[v]) == given_base(&op->views[index]);
-    return meets;
+        shares = shares || given_base(&op->views[v]) == given_base(&op->views[index]);
+    return shares;
 }
 
 // Opens a view so that its buffer argument differs from the others, as the application's own do.
@@ -229,7 +229,7 @@ static enum fr_status open_apart(struct fr_request_op *op, unsigned index)
         return FR_OK;
     if (!view->lease.address)
         status = fr_staging_view_open(view);
-    while (status == FR_OK && meets_another(op, index)) {
+    while (status == FR_OK && shares_base(op, index)) {
         fr_staging_view_close(view);
         view->nudge += NUDGE_BYTES;
         status = fr_staging_view_open(view);

@@ -117,15 +117,15 @@ static bool move_to_type(const struct fr_request_op *op, struct part *part)
     struct fr_device_range range;
     _Alignas(8) char handle[8];
     int rc, length = (int)part->count;
-    ptrdiff_t place = (ptrdiff_t)(part->address - fr_abi_mpi.BOTTOM);
+    ptrdiff_t offset = (ptrdiff_t)(part->address - fr_abi_mpi.BOTTOM);
     fr_device_classify((const void *)part->address, 1, &range);
-    if (place == 0 || !part->bytes || fr_device_owns(&range))
+    if (offset == 0 || !part->bytes || fr_device_owns(&range))
         return true;
     if (is_large(op))
-        rc = FR_MPI(Type_create_hindexed_c, 1, FR_PTR(&part->count), FR_PTR(&place), part->type,
+        rc = FR_MPI(Type_create_hindexed_c, 1, FR_PTR(&part->count), FR_PTR(&offset), part->type,
                     FR_PTR(handle));
     else
-        rc = FR_MPI(Type_create_hindexed, 1, FR_PTR(&length), FR_PTR(&place), part->type,
+        rc = FR_MPI(Type_create_hindexed, 1, FR_PTR(&length), FR_PTR(&offset), part->type,
                     FR_PTR(handle));
     if (rc != fr_abi_mpi.SUCCESS)
         return false;

@@ -90,8 +90,8 @@ static enum fr_status make_copies(const struct fr_request_op *op)
 // The arguments of a trial: one byte for each neighbour.
 struct trial {
     unsigned char sent[MOST_SLICES], received[MOST_SLICES];
-    int64_t wide_ones[MOST_SLICES], wide_places[MOST_SLICES];
-    int ones[MOST_SLICES], places[MOST_SLICES];
+    int64_t wide_ones[MOST_SLICES], wide_starts[MOST_SLICES];
+    int ones[MOST_SLICES], starts[MOST_SLICES];
     _Alignas(8) char types[MOST_SLICES * sizeof(fr_word)];
 };
 
@@ -106,7 +106,7 @@ static void set_side(const struct fr_request_op *op, const struct fr_abi_side *s
         return;
     args[side->count] = large ? FR_PTR(trial->wide_ones) : FR_PTR(trial->ones);
     args[side->displacements] =
-        large || side->wide_displacements ? FR_PTR(trial->wide_places) : FR_PTR(trial->places);
+        large || side->wide_displacements ? FR_PTR(trial->wide_starts) : FR_PTR(trial->starts);
 }
 
 // Calls the real function and waits for what it has begun.
@@ -143,8 +143,8 @@ static bool find_slices(struct fr_request_op *op, size_t count)
         trial.received[i] = NO_SLICE;
         trial.ones[i] = 1;
         trial.wide_ones[i] = 1;
-        trial.places[i] = (int)i;
-        trial.wide_places[i] = (int64_t)i;
+        trial.starts[i] = (int)i;
+        trial.wide_starts[i] = (int64_t)i;
         fr_abi_handle_store(trial.types, i, fr_abi_mpi.BYTE);
     }
     set_side(op, &fr_abi_rows[op->fn].send, &trial, trial.sent, args);

@@ -10,10 +10,10 @@
 #include "intercept/rts.h"
 
 // The outcome of a look at the arguments in registers.
-enum glance {
-    GLANCE_NOTHING,
-    GLANCE_PLAIN, // it goes to the real function
-    GLANCE_QUICK, // it may be one that the entry's quick handler takes
+enum check {
+    CHECK_FULLY,
+    CHECK_PLAIN, // it goes to the real function
+    CHECK_FAST,  // it may be one that the entry's fast handler takes
 };
 
 // Calls that the MPI library makes itself from a handler, further down the stack, go straight
@@ -161,7 +161,7 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     const enum fr_fn fn = slot / 2;
     const struct fr_intercept_entry *entry = &fr_intercept_entries[fn];
     struct fr_intercept_verdict verdict = {.jump = entry->real};
-    uintptr_t frame = (uintptr_t)registers; // as in quick calls
+    uintptr_t frame = (uintptr_t)registers; // as in fast calls
     uintptr_t outer = frame < fr_intercept_handler_frame ? fr_intercept_handler_frame : 0;
     bool inside = outer && fr_abi_is_internal(caller_of(registers, stack));
     bool works = entry->real && !inside && entry->errands;
@@ -176,7 +176,7 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     if (works && FR_UNLIKELY(fr_request_looks_at_all()))
         fr_request_notice_awaited();
     bool awaited = works && fr_request_is_awaited();
-    bool blocks = entry->meets && !inside && fr_intercept_rndv_is_enabled &&
+    bool blocks = entry->may_block && !inside && fr_intercept_rndv_is_enabled &&
                   (fr_request_any_tracked() || fr_rndv_any_waiting());
     if (FR_LIKELY(!look && !freed && !awaited && !blocks))
         return verdict;
@@ -196,7 +196,7 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     if (!outer)
         fr_request_outermost = fr_request_call;
     if (FR_UNLIKELY(fr_intercept_handler_frame != 0))
-        fr_request_any_left = true;
+        fr_request_any_abandoned = true;
     fr_intercept_handler_frame = frame;
     fr_device_begin_call();
     fr_report_call_begin(fn);
@@ -227,24 +227,24 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
 }
 
 // Tells what most calls need.
-static inline enum glance glance_at(enum fr_intercept_plain plain, const fr_word *registers)
+static inline enum check check_fast(enum fr_intercept_plain plain, const fr_word *registers)
 {
     if (plain == FR_PLAIN_REQUESTS)
-        return fr_request_any_tracked() ? GLANCE_QUICK : GLANCE_PLAIN;
+        return fr_request_any_tracked() ? CHECK_FAST : CHECK_PLAIN;
     if (plain == FR_PLAIN_LATER)
-        return GLANCE_QUICK;
+        return CHECK_FAST;
     if (FR_UNLIKELY(plain == FR_PLAIN_NEVER || !fr_device_is_ordinary((const void *)registers[0])))
-        return GLANCE_NOTHING;
+        return CHECK_FULLY;
     if (!fr_intercept_rndv_is_enabled)
-        return GLANCE_PLAIN;
+        return CHECK_PLAIN;
     int64_t count = (int)registers[1];
     fr_word type = fr_abi_handle(registers[2]);
     if (plain == FR_PLAIN_SEND)
-        return fr_intercept_is_unmarked(count, type) ? GLANCE_PLAIN : GLANCE_NOTHING;
+        return fr_intercept_is_unmarked(count, type) ? CHECK_PLAIN : CHECK_FULLY;
     enum fr_intercept_room room = fr_intercept_room_of(count, type);
-    return room == FR_INTERCEPT_ROOM_NONE ? fr_request_errors_return ? GLANCE_NOTHING : GLANCE_PLAIN
-           : room == FR_INTERCEPT_ROOM_ENOUGH ? GLANCE_QUICK
-                                              : GLANCE_NOTHING;
+    return room == FR_INTERCEPT_ROOM_NONE     ? fr_request_errors_return ? CHECK_FULLY : CHECK_PLAIN
+           : room == FR_INTERCEPT_ROOM_ENOUGH ? CHECK_FAST
+                                              : CHECK_FULLY;
 }
 
 void fr_intercept_dispatch_late(const fr_word *registers)
@@ -301,10 +301,10 @@ FR_HOT struct fr_intercept_verdict fr_intercept_dispatch(unsigned slot, const fr
         look_for_errands(registers, stack);
     if (FR_UNLIKELY(fr_intercept_handler_frame != 0 || fr_request_looks_at_all()))
         return fr_intercept_dispatch_fully(slot, registers, stack);
-    enum glance glance = glance_at(entry->plain, registers);
-    if (glance == GLANCE_PLAIN)
+    enum check check = check_fast(entry->plain, registers);
+    if (check == CHECK_PLAIN)
         return (struct fr_intercept_verdict){.jump = entry->real};
-    if (glance == GLANCE_QUICK && entry->quick)
-        return entry->quick(slot, entry->real, registers, stack);
+    if (check == CHECK_FAST && entry->fast)
+        return entry->fast(slot, entry->real, registers, stack);
     return fr_intercept_dispatch_fully(slot, registers, stack);
 }

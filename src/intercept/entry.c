@@ -52,8 +52,8 @@ static void set_entry(enum fr_fn fn)
         .real = fr_abi_address(fn),
         .handle = classes[row->class].handle,
         .check = classes[row->class].check,
-        .meets = classes[row->class].meanwhile == FR_MEANWHILE_LEAVES &&
-                 (row->request < 0 || row->class == FR_CLASS_RMA),
+        .may_block = classes[row->class].meanwhile == FR_MEANWHILE_LEAVES &&
+                     (row->request < 0 || row->class == FR_CLASS_RMA),
         .large = row->flags & FR_ROW_LARGE,
         .sends = row->send.buffer >= 0,
         .errands = row->class != FR_CLASS_REFUSE,
@@ -74,7 +74,7 @@ static void set_entry(enum fr_fn fn)
     entry->plain = plain_of(fn);
     // A report counts every call that is looked at. Senders over rails may wait for a word.
     bool never = entry->plain == FR_PLAIN_NEVER || fr_report_on || fr_intercept_wants_host_rails();
-    entry->quick = never ? NULL : fr_intercept_fastpath_of(fn);
+    entry->fast = never ? NULL : fr_intercept_fastpaths[fn];
     if (FR_UNLIKELY(fr_core_settings()->sync != FR_SYNC_OFF))
         fr_intercept_guard(fn);
 }

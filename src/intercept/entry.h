@@ -47,20 +47,20 @@ enum fr_intercept_plain {
     FR_PLAIN_SEND,     // (buffer, int count, datatype, ...)
     FR_PLAIN_RECEIVE,  // (buffer, int count, datatype, ...)
     FR_PLAIN_REQUESTS, // as FR_CHECK_NO_REQUESTS
-    FR_PLAIN_LATER,    // its quick handler tells
+    FR_PLAIN_LATER,    // its fast handler tells
 };
 
 // The entry of a function. Written once, when the MPI library is found.
 struct fr_intercept_entry {
     void *real;
     fr_intercept_handler *handle;
-    fr_intercept_fastpath *quick; // quick handler of some that are not plain; NULL: none
+    fr_intercept_fastpath *fast; // fast handler of some that are not plain; NULL: none
     enum fr_intercept_check check;
     enum fr_intercept_plain plain;
-    bool meets; // it may wait for others, and FR_MEANWHILE_LEAVES holds
-    bool large; // counts are MPI_Count
-    bool sends; // it sends, besides receiving, from the first argument on
-    bool polls; // a program may wait by calling it alone
+    bool may_block; // it may wait for others, and FR_MEANWHILE_LEAVES holds
+    bool large;     // counts are MPI_Count
+    bool sends;     // it sends, besides receiving, from the first argument on
+    bool polls;     // a program may wait by calling it alone
     // The thread may call MPI. Not so in MPI_T, which has a thread level of its own.
     bool errands;
     // Position of the buffer that a function receives into, if it receives by matching.

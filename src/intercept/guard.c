@@ -109,7 +109,7 @@ void fr_intercept_guard(enum fr_fn fn)
     handlers[fn] = entry->handle;
     entry->handle = guard;
     entry->plain = FR_PLAIN_NEVER;
-    entry->quick = NULL;
+    entry->fast = NULL;
     if (guard != guard_buffers)
         entry->check = FR_CHECK_NONE;
 }

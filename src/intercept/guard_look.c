@@ -139,24 +139,24 @@ enum finding { STILL_WRITTEN, CHANGED };
 // Returns whether a finding is the first of its kind at its place. So many places are remembered.
 static bool is_first(const struct fr_guard_op *guarded, unsigned arg, enum finding what)
 {
-    enum { PLACES = 64 };
-    static struct fr_lock places_lock = FR_LOCK_INIT;
-    static struct place {
+    enum { MOST_SITES = 64 };
+    static struct fr_lock sites_lock = FR_LOCK_INIT;
+    static struct site {
         uintptr_t site;
         enum fr_fn fn;
         unsigned arg;
         enum finding what;
-    } places[PLACES] FR_GUARDED_BY(places_lock);
-    static unsigned count FR_GUARDED_BY(places_lock);
+    } sites[MOST_SITES] FR_GUARDED_BY(sites_lock);
+    static unsigned count FR_GUARDED_BY(sites_lock);
     bool found = false;
-    fr_core_lock(&places_lock);
+    fr_core_lock(&sites_lock);
     for (unsigned i = 0; i < count && !found; i++)
-        found = places[i].site == guarded->site && places[i].fn == guarded->op->fn &&
-                places[i].arg == arg && places[i].what == what;
-    bool first = !found && count < PLACES;
+        found = sites[i].site == guarded->site && sites[i].fn == guarded->op->fn &&
+                sites[i].arg == arg && sites[i].what == what;
+    bool first = !found && count < MOST_SITES;
     if (first)
-        places[count++] = (struct place){guarded->site, guarded->op->fn, arg, what};
-    fr_core_unlock(&places_lock);
+        sites[count++] = (struct site){guarded->site, guarded->op->fn, arg, what};
+    fr_core_unlock(&sites_lock);
     return first;
 }
 

@@ -102,7 +102,7 @@ bool fr_intercept_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     if (fr_job_rank() < 0)
         fr_job_note(); // MPI was started in a way that no stub saw
     fr_core_log_set_rank(fr_job_rank());
-    fr_intercept_messages_meet();
+    fr_intercept_messages_sync();
     fr_coll_queue_stop();
     fr_request_end_freed();
     fr_intercept_messages_end();

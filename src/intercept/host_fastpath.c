@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Quick calls: most of the calls that have to be looked at. They use the application's own
+// Fast handlers, for most of the calls that have to be looked at. They use the application's own
 // arguments, and take a few dozen instructions besides MPI's own. Calls that complete requests are
 // here, and those that receive in receive.c.
 #include "config.h"
@@ -20,7 +20,7 @@ static __attribute__((noinline, cold)) int finish(struct fr_request_set *set, en
     memcpy(args, registers, FR_REGISTER_ARGS * sizeof(fr_word));
     args[fr_abi_rows[fn].arg_count - 1] = status;
     fr_intercept_dispatch_late(registers);
-    rc = fr_request_finish_quick(set, fn, args, rc);
+    rc = fr_request_fast_finish(set, fn, args, rc);
     fr_intercept_exit_late();
     return rc;
 }
@@ -48,57 +48,41 @@ complete(enum fr_fn fn, enum fr_class class, unsigned slot, void *real, const fr
     const struct fr_request_form form = fr_request_form_of(class);
     struct fr_request_set set;
     fr_word status;
-    if (FR_UNLIKELY(!fr_request_begin_quick(&set, form, registers, &status)))
+    if (FR_UNLIKELY(!fr_request_fast_begin(&set, form, registers, &status)))
         return fr_intercept_dispatch_fully(slot, registers, stack);
     fr_intercept_handler_frame = (uintptr_t)registers;
     int rc = call_completion(form, real, registers, status);
     fr_intercept_handler_frame = 0;
-    if (FR_UNLIKELY(!fr_request_end_quick(&set, form, registers, rc)))
+    if (FR_UNLIKELY(!fr_request_fast_end(&set, form, registers, rc)))
         rc = finish(&set, fn, registers, status, rc);
     return (struct fr_intercept_verdict){.result = (fr_word)rc};
 }
 
-#define QUICK_COMPLETION(name, function, class)                                                    \
-    static FR_HOT struct fr_intercept_verdict name(unsigned slot, void *real,                      \
-                                                   const fr_word *registers, const fr_word *stack) \
+#define FAST_COMPLETION(name, class)                                                               \
+    static FR_HOT struct fr_intercept_verdict fast_##name(                                         \
+        unsigned slot, void *real, const fr_word *registers, const fr_word *stack)                 \
     {                                                                                              \
-        return complete(function, class, slot, real, registers, stack);                            \
+        return complete(FR_FN_MPI_##name, class, slot, real, registers, stack);                    \
     }
-QUICK_COMPLETION(quick_wait, FR_FN_MPI_Wait, FR_CLASS_WAIT)
-QUICK_COMPLETION(quick_test, FR_FN_MPI_Test, FR_CLASS_TEST)
-QUICK_COMPLETION(quick_waitall, FR_FN_MPI_Waitall, FR_CLASS_WAITALL)
-QUICK_COMPLETION(quick_testall, FR_FN_MPI_Testall, FR_CLASS_TESTALL)
-QUICK_COMPLETION(quick_waitany, FR_FN_MPI_Waitany, FR_CLASS_WAITANY)
-QUICK_COMPLETION(quick_testany, FR_FN_MPI_Testany, FR_CLASS_TESTANY)
-QUICK_COMPLETION(quick_waitsome, FR_FN_MPI_Waitsome, FR_CLASS_WAITSOME)
-QUICK_COMPLETION(quick_testsome, FR_FN_MPI_Testsome, FR_CLASS_TESTSOME)
+FAST_COMPLETION(Wait, FR_CLASS_WAIT)
+FAST_COMPLETION(Test, FR_CLASS_TEST)
+FAST_COMPLETION(Waitall, FR_CLASS_WAITALL)
+FAST_COMPLETION(Testall, FR_CLASS_TESTALL)
+FAST_COMPLETION(Waitany, FR_CLASS_WAITANY)
+FAST_COMPLETION(Testany, FR_CLASS_TESTANY)
+FAST_COMPLETION(Waitsome, FR_CLASS_WAITSOME)
+FAST_COMPLETION(Testsome, FR_CLASS_TESTSOME)
 
-fr_intercept_fastpath *fr_intercept_fastpath_of(enum fr_fn fn)
-{
-    switch (fn) {
-    case FR_FN_MPI_Recv:
-        return fr_intercept_fastpath_recv;
-    case FR_FN_MPI_Irecv:
-        return fr_intercept_fastpath_irecv;
-    case FR_FN_MPI_Sendrecv:
-        return fr_intercept_fastpath_sendrecv;
-    case FR_FN_MPI_Wait:
-        return quick_wait;
-    case FR_FN_MPI_Test:
-        return quick_test;
-    case FR_FN_MPI_Waitall:
-        return quick_waitall;
-    case FR_FN_MPI_Testall:
-        return quick_testall;
-    case FR_FN_MPI_Waitany:
-        return quick_waitany;
-    case FR_FN_MPI_Testany:
-        return quick_testany;
-    case FR_FN_MPI_Waitsome:
-        return quick_waitsome;
-    case FR_FN_MPI_Testsome:
-        return quick_testsome;
-    default:
-        return NULL;
-    }
-}
+fr_intercept_fastpath *const fr_intercept_fastpaths[FR_FN_COUNT] = {
+    [FR_FN_MPI_Recv] = fr_intercept_fastpath_recv,
+    [FR_FN_MPI_Irecv] = fr_intercept_fastpath_irecv,
+    [FR_FN_MPI_Sendrecv] = fr_intercept_fastpath_sendrecv,
+    [FR_FN_MPI_Wait] = fast_Wait,
+    [FR_FN_MPI_Test] = fast_Test,
+    [FR_FN_MPI_Waitall] = fast_Waitall,
+    [FR_FN_MPI_Testall] = fast_Testall,
+    [FR_FN_MPI_Waitany] = fast_Waitany,
+    [FR_FN_MPI_Testany] = fast_Testany,
+    [FR_FN_MPI_Waitsome] = fast_Waitsome,
+    [FR_FN_MPI_Testsome] = fast_Testsome,
+};

@@ -80,13 +80,13 @@ uintptr_t fr_intercept_call_site(void);
 // the real function.
 typedef struct fr_intercept_verdict
 fr_intercept_fastpath(unsigned slot, void *real, const fr_word *registers, const fr_word *stack);
-fr_intercept_fastpath *fr_intercept_fastpath_of(enum fr_fn fn); // NULL where there is none
+extern fr_intercept_fastpath *const fr_intercept_fastpaths[]; // by function; NULL for none
 fr_intercept_fastpath fr_intercept_fastpath_recv, fr_intercept_fastpath_irecv,
     fr_intercept_fastpath_sendrecv;
 struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_word *registers,
                                                         const fr_word *stack);
 
-// Begins the rest of a call for which a quick handler finds more to do after the real function has
+// Begins the rest of a call for which a fast handler finds more to do after the real function has
 // returned.
 void fr_intercept_dispatch_late(const fr_word *registers);
 
@@ -197,7 +197,7 @@ extern bool fr_intercept_rndv_is_enabled;
 void fr_intercept_messages_describe(struct fr_job_facts *own); // writes the facts of this process
 bool fr_intercept_messages_span_hosts(void);                   // asked before cliques are known
 void fr_intercept_messages_start(void);                        // on all processes of the job
-void fr_intercept_messages_meet(void); // waits in MPI_Finalize for all processes
+void fr_intercept_messages_sync(void); // waits in MPI_Finalize for all processes
 // Ends control messages after all have met, and reports the rails.
 void fr_intercept_messages_end(void);
 

@@ -16,7 +16,7 @@
 #include <string.h>
 
 bool fr_intercept_rndv_is_enabled;
-static bool meeting; // all processes of the job meet at the end
+static bool syncs_at_end; // all processes of the job meet at the end
 bool fr_intercept_rails_take_host;
 
 // Whether the user would have host memory go over rails, which needs no GPU.
@@ -143,8 +143,8 @@ void fr_intercept_messages_start(void)
         return;
     bool takes_rts = own->takes_rts; // the place of facts changes
     struct takers takers = find_takers();
-    meeting = takers.share_host || takers.send_remotely || (takes_rts && fr_job_size() == 1);
-    if (meeting) {
+    syncs_at_end = takers.share_host || takers.send_remotely || (takes_rts && fr_job_size() == 1);
+    if (syncs_at_end) {
         fr_intercept_rndv_is_enabled =
             open_control(takers.send_remotely) && takes_rts && fr_rndv_open() == FR_OK;
         fr_job_control_await_host(START_WAIT_NS);
@@ -163,10 +163,10 @@ static void help_others(void)
 }
 
 // Once all processes have met, they have received all that they ever will.
-void fr_intercept_messages_meet(void)
+void fr_intercept_messages_sync(void)
 {
-    if (meeting)
-        fr_job_meet(help_others);
+    if (syncs_at_end)
+        fr_job_finalize_sync(help_others);
 }
 
 static void report_rails(void)
@@ -189,7 +189,7 @@ static void report_rails(void)
 
 void fr_intercept_messages_end(void)
 {
-    if (!meeting)
+    if (!syncs_at_end)
         return;
     fr_job_control_close(fr_rndv_drain);
     report_rails();

@@ -55,20 +55,20 @@ static bool is_ready(void *wrapper)
 }
 
 // Memory that the arguments of a call point to.
-struct places {
+struct memory {
     _Alignas(64) char buffer[64];
     _Alignas(64) char status[256];
     fr_word request, message;
     int number[4];
 };
 
-static fr_word argument(char letter, struct places *places)
+static fr_word argument(char letter, struct memory *memory)
 {
     switch (letter) {
     case 's':
     case 'r':
     case 'b':
-        return FR_PTR(places->buffer);
+        return FR_PTR(memory->buffer);
     case 't':
         return fr_abi_mpi.BYTE;
     case 'P':
@@ -76,19 +76,19 @@ static fr_word argument(char letter, struct places *places)
     case 'c':
         return fr_abi_mpi.COMM_WORLD;
     case 'm':
-        return FR_PTR(&places->message);
+        return FR_PTR(&memory->message);
     case 'q':
     case 'Q':
-        return FR_PTR(&places->request);
+        return FR_PTR(&memory->request);
     case 'k':
         return 1;
     case 'u':
     case 'U':
-        return FR_PTR(places->status);
+        return FR_PTR(memory->status);
     case 'F':
     case 'i':
     case 'I':
-        return FR_PTR(places->number);
+        return FR_PTR(memory->number);
     default: // the tag, and no elements
         return 0;
     }
@@ -96,13 +96,13 @@ static fr_word argument(char letter, struct places *places)
 
 // Completes a request that the wrapper knows, by the function that the application would call for
 // it.
-static void finish(enum fr_fn fn, struct places *places)
+static void finish(enum fr_fn fn, struct memory *memory)
 {
     enum fr_fn by =
         fr_abi_rows[fn].flags & FR_ROW_PERSISTENT ? FR_FN_MPI_Request_free : FR_FN_MPI_Wait;
     void *wrapper = wrapper_of(by);
-    const fr_word args[] = {FR_PTR(&places->request), FR_PTR(places->status)};
-    if (fr_abi_handle_load(&places->request, 0) == fr_abi_mpi.REQUEST_NULL)
+    const fr_word args[] = {FR_PTR(&memory->request), FR_PTR(memory->status)};
+    if (fr_abi_handle_load(&memory->request, 0) == fr_abi_mpi.REQUEST_NULL)
         return;
     if (wrapper)
         fr_abi_call_at(by, wrapper, args);
@@ -112,18 +112,18 @@ static void finish(enum fr_fn fn, struct places *places)
 
 static bool comes_back(enum fr_fn fn, void *wrapper)
 {
-    struct places places = {.number = {0}};
+    struct memory memory = {.number = {0}};
     fr_word args[FR_MAX_ARGS];
     for (unsigned i = 0; i < fr_abi_rows[fn].arg_count; i++)
-        args[i] = argument(fr_abi_rows[fn].signature[i], &places);
-    fr_abi_handle_store(&places.request, 0, fr_abi_mpi.REQUEST_NULL);
-    fr_abi_handle_store(&places.message, 0, fr_abi_mpi.MESSAGE_NO_PROC);
+        args[i] = argument(fr_abi_rows[fn].signature[i], &memory);
+    fr_abi_handle_store(&memory.request, 0, fr_abi_mpi.REQUEST_NULL);
+    fr_abi_handle_store(&memory.message, 0, fr_abi_mpi.MESSAGE_NO_PROC);
     has_come = false;
     wanted = kind_of(fn);
     fr_abi_call_at(fn, wrapper, args);
     bool came = has_come;
     wanted = KIND_NONE;
-    finish(fn, &places);
+    finish(fn, &memory);
     if (!came) {
         Dl_info info;
         fr_warn(

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Functions that receive by matching, mostly into host memory. A receive that may have brought an
-// RTS is looked at when it has come. Nothing else costs more than a few compares. Most receives are
-// quick calls. The others, and those that have brought more than data, are looked at in full.
+// RTS is looked at when it has come. Nothing else costs more than a few compares. Most receives
+// have fast handlers. The others, and those that have brought more than data, are looked at in
+// full.
 #include "config.h"
 
 #include "fabrail/request/posted.h"
@@ -77,7 +78,7 @@ static inline bool is_from_nobody(enum fr_fn fn, const fr_word *args, int source
     return (int)args[source] == fr_abi_mpi.PROC_NULL;
 }
 
-// Asks for the size of a predefined datatype that MPI has taken, so that the next call is quick.
+// Asks for the size of a predefined datatype that MPI has taken, so that the next call is fast.
 static void learn(fr_word type, int rc)
 {
     if (rc == fr_abi_mpi.SUCCESS && fr_abi_type_is_named(type))

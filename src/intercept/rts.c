@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-_Atomic uint64_t fr_intercept_named_cache[FR_NAMED_PLACES];
+_Atomic uint64_t fr_intercept_named_cache[FR_NAMED_ENTRIES];
 
 unsigned fr_intercept_named_ask(fr_word type)
 {
@@ -16,7 +16,7 @@ unsigned fr_intercept_named_ask(fr_word type)
     if (bytes <= 0 || bytes >= FR_NAMED_PAIR)
         return 0;
     unsigned known = (unsigned)bytes | (fr_abi_type_is_pair(type) ? FR_NAMED_PAIR : 0);
-    atomic_store_explicit(fr_intercept_named_place(type), (uint64_t)type << FR_NAMED_BITS | known,
+    atomic_store_explicit(fr_intercept_named_entry(type), (uint64_t)type << FR_NAMED_BITS | known,
                           memory_order_relaxed);
     return known;
 }

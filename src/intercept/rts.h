@@ -6,19 +6,19 @@
 
 #include "intercept/intercept_int.h"
 
-// Cache of what MPI has said of predefined datatypes. A place's word holds a handle, whether the
+// Cache of what MPI has said of predefined datatypes. A entry's word holds a handle, whether the
 // datatype is a pair, and its size. Handles are addresses or integers, so their highest bits can be
 // dropped.
 enum {
-    FR_NAMED_PLACES = 64,
+    FR_NAMED_ENTRIES = 64,
     FR_NAMED_BITS = 8,
     FR_NAMED_PAIR = 1 << (FR_NAMED_BITS - 1), // some pairs have gaps
     FR_NAMED_LARGEST = 32,                    // a complex number of two long doubles
 };
-extern _Atomic uint64_t fr_intercept_named_cache[FR_NAMED_PLACES];
+extern _Atomic uint64_t fr_intercept_named_cache[FR_NAMED_ENTRIES];
 
-// Returns the place of a datatype in the cache.
-static inline _Atomic uint64_t *fr_intercept_named_place(fr_word type)
+// Returns the entry of a datatype in the cache.
+static inline _Atomic uint64_t *fr_intercept_named_entry(fr_word type)
 {
     return &fr_intercept_named_cache[((uint64_t)type * 0x9e3779b97f4a7c15u) >> 58];
 }
@@ -26,7 +26,7 @@ static inline _Atomic uint64_t *fr_intercept_named_place(fr_word type)
 // Returns size and pair bit of a datatype, 0 if MPI has not been asked yet.
 static inline unsigned fr_intercept_named_known(fr_word type)
 {
-    uint64_t word = atomic_load_explicit(fr_intercept_named_place(type), memory_order_relaxed);
+    uint64_t word = atomic_load_explicit(fr_intercept_named_entry(type), memory_order_relaxed);
     uint64_t known = word ^ (uint64_t)type << FR_NAMED_BITS;
     return known < 1u << FR_NAMED_BITS ? (unsigned)known : 0;
 }

@@ -286,12 +286,12 @@ static bool receive(int connection) FR_REQUIRES(lock)
 
 static void receive_from_silent(void) FR_REQUIRES(lock)
 {
-    unsigned left = 0;
+    unsigned kept = 0;
     for (unsigned i = 0; i < silent_count; i++) {
         if (!receive(silent[i]))
-            silent[left++] = silent[i];
+            silent[kept++] = silent[i];
     }
-    silent_count = left;
+    silent_count = kept;
 }
 
 static void keep_silent(int connection) FR_REQUIRES(lock)

@@ -282,15 +282,15 @@ uint64_t fr_ipc_freed_mark(void)
 
 size_t fr_ipc_freed(uint64_t *mark, uint64_t *buffer_ids, size_t max)
 {
-    size_t told = 0;
+    size_t count = 0;
     find_freed();
     fr_core_lock(&lock);
     uint64_t next = freed_count - *mark > MAX_FREED ? freed_count - MAX_FREED : *mark;
-    for (; next < freed_count && told < max; next++)
-        buffer_ids[told++] = freed_log[next % MAX_FREED];
+    for (; next < freed_count && count < max; next++)
+        buffer_ids[count++] = freed_log[next % MAX_FREED];
     fr_core_unlock(&lock);
     *mark = next;
-    return told;
+    return count;
 }
 
 size_t fr_ipc_exports_count(void)

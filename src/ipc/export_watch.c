@@ -201,8 +201,8 @@ static bool tell(struct shared *shared)
 // Tells importers once of each memory that is gone, as far as their queues have room.
 static void tell_gone(void)
 {
-    size_t left = atomic_load_explicit(&gone_count, memory_order_acquire);
-    for (; FR_UNLIKELY(left > 0); left--) {
+    size_t rest = atomic_load_explicit(&gone_count, memory_order_acquire);
+    for (; FR_UNLIKELY(rest > 0); rest--) {
         struct shared *shared = NULL;
         fr_core_lock(&lock);
         if (!fr_list_is_empty(&gone)) {
@@ -212,17 +212,17 @@ static void tell_gone(void)
         fr_core_unlock(&lock);
         if (shared == NULL)
             return;
-        bool told = tell(shared);
-        if (told)
+        bool sent = tell(shared);
+        if (sent)
             destroy(shared);
-        fr_core_errands_change(told, false);
+        fr_core_errands_change(sent, false);
         fr_core_lock(&lock);
-        if (told)
+        if (sent)
             atomic_fetch_sub_explicit(&gone_count, 1, memory_order_relaxed);
         else
             fr_list_push_back(&gone, &shared->link);
         fr_core_unlock(&lock);
-        if (!told)
+        if (!sent)
             return;
     }
 }
@@ -251,7 +251,7 @@ void fr_ipc_poll(void)
     if (atomic_load_explicit(&shared_count, memory_order_relaxed) > 0)
         look_where_due();
     tell_gone();
-    fr_ipc_map_asked();
+    fr_ipc_map_requested();
 }
 
 void fr_ipc_importers_note(const struct fr_ipc_handle *handle, int rank)

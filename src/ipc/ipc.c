@@ -35,7 +35,7 @@ void fr_ipc_release(void)
     if (pinned > 0)
         fr_debug("%u mappings of other processes' memory are in use at the end", pinned);
     fr_ipc_importers_release();
-    fr_ipc_asked_release();
+    fr_ipc_map_requests_release();
     fr_ipc_forget_user();
     fr_ipc_exports_release();
     fr_ipc_channel_close();

@@ -63,10 +63,10 @@ struct fr_ipc_news {
 };
 
 // Maps memory that others have asked this process to map.
-void fr_ipc_map_asked(void);
+void fr_ipc_map_requested(void);
 
 // Forgets what others have asked for.
-void fr_ipc_asked_release(void);
+void fr_ipc_map_requests_release(void);
 
 // Tells the owner of memory that it is not mapped here, or is no longer.
 void fr_ipc_say_unmapped(int rank, uint64_t owner, uint64_t buffer_id);

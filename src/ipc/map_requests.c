@@ -8,9 +8,9 @@
 #include "fabrail/core/list.h"
 #include "ipc/ipc_int.h"
 
-enum { MOST_ASKED = 16 };
+enum { MOST_REQUESTS = 16 };
 
-struct asked {
+struct request {
     struct fr_list link; // in `under_way`
     bool is_gone;        // news said so while it was being mapped
     int from;
@@ -19,9 +19,9 @@ struct asked {
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
-static struct asked all_asked[MOST_ASKED] FR_GUARDED_BY(lock);                 // the oldest first
+static struct request requests[MOST_REQUESTS] FR_GUARDED_BY(lock);             // the oldest first
 static struct fr_list under_way FR_GUARDED_BY(lock) = FR_LIST_INIT(under_way); // being mapped
-static _Atomic unsigned asked_count; // written under the lock
+static _Atomic unsigned request_count; // written under the lock
 
 static void send_news(int to, enum fr_job_control_kind kind, uint64_t owner, uint64_t buffer_id)
 {
@@ -44,38 +44,38 @@ static bool is_of(int rank, uint64_t owner)
     return process == NULL ? !fr_job_control_is_here(rank) : process->cookie == owner;
 }
 
-static void answer(const struct asked *asked, enum fr_job_control_kind kind)
+static void answer(const struct request *request, enum fr_job_control_kind kind)
 {
-    send_news(asked->from, kind, asked->handle.owner.cookie, asked->handle.buffer_id);
+    send_news(request->from, kind, request->handle.owner.cookie, request->handle.buffer_id);
 }
 
 // Maps memory and tells its owner. Does not answer where the memory can never be mapped.
-static void map(const struct asked *asked)
+static void map(const struct request *request)
 {
     struct fr_ipc_mapping mapping;
-    if (!fr_ipc_has_user(&asked->user)) { // it is not known yet for which device
-        answer(asked, FR_CONTROL_UNMAPPED);
+    if (!fr_ipc_has_user(&request->user)) { // it is not known yet for which device
+        answer(request, FR_CONTROL_UNMAPPED);
         return;
     }
-    enum fr_status status = fr_ipc_pin(&asked->handle, &asked->user, &mapping);
+    enum fr_status status = fr_ipc_pin(&request->handle, &request->user, &mapping);
     if (status == FR_OK) {
         fr_ipc_unpin(&mapping);
-        answer(asked, FR_CONTROL_MAPPED);
+        answer(request, FR_CONTROL_MAPPED);
     } else if (status == FR_ERR_LIMIT || status == FR_ERR_NO_MEMORY) {
-        answer(asked, FR_CONTROL_UNMAPPED);
+        answer(request, FR_CONTROL_UNMAPPED);
     }
 }
 
 static void take_out(unsigned at) FR_REQUIRES(lock)
 {
-    unsigned count = atomic_load_explicit(&asked_count, memory_order_relaxed) - 1;
-    memmove(&all_asked[at], &all_asked[at + 1], (count - at) * sizeof(all_asked[0]));
-    atomic_store_explicit(&asked_count, count, memory_order_relaxed);
+    unsigned count = atomic_load_explicit(&request_count, memory_order_relaxed) - 1;
+    memmove(&requests[at], &requests[at + 1], (count - at) * sizeof(requests[0]));
+    atomic_store_explicit(&request_count, count, memory_order_relaxed);
 }
 
-static bool is_of_buffer(const struct asked *asked, uint64_t owner, uint64_t buffer_id)
+static bool is_of_buffer(const struct request *request, uint64_t owner, uint64_t buffer_id)
 {
-    return asked->handle.owner.cookie == owner && asked->handle.buffer_id == buffer_id;
+    return request->handle.owner.cookie == owner && request->handle.buffer_id == buffer_id;
 }
 
 static void forget_mapped(uint64_t owner_cookie, uint64_t buffer_id)
@@ -88,11 +88,11 @@ static void forget_mapped(uint64_t owner_cookie, uint64_t buffer_id)
 // maps it, another thread may read the news that it is gone.
 static bool map_oldest(void)
 {
-    struct asked oldest = {.from = -1};
+    struct request oldest = {.from = -1};
     fr_core_lock(&lock);
-    bool any = atomic_load_explicit(&asked_count, memory_order_relaxed) > 0;
+    bool any = atomic_load_explicit(&request_count, memory_order_relaxed) > 0;
     if (any) {
-        oldest = all_asked[0];
+        oldest = requests[0];
         take_out(0);
         fr_list_push_back(&under_way, &oldest.link);
     }
@@ -108,52 +108,52 @@ static bool map_oldest(void)
     return true;
 }
 
-void fr_ipc_map_asked(void)
+void fr_ipc_map_requested(void)
 {
-    while (FR_UNLIKELY(atomic_load_explicit(&asked_count, memory_order_relaxed) > 0)) {
+    while (FR_UNLIKELY(atomic_load_explicit(&request_count, memory_order_relaxed) > 0)) {
         if (!map_oldest())
             return;
     }
 }
 
 // Adds a request. Returns false when there is no room.
-static bool add(const struct asked *asked)
+static bool add(const struct request *request)
 {
     fr_core_lock(&lock);
-    unsigned count = atomic_load_explicit(&asked_count, memory_order_relaxed);
-    if (count < MOST_ASKED) {
-        all_asked[count] = *asked;
-        atomic_store_explicit(&asked_count, count + 1, memory_order_relaxed);
+    unsigned count = atomic_load_explicit(&request_count, memory_order_relaxed);
+    if (count < MOST_REQUESTS) {
+        requests[count] = *request;
+        atomic_store_explicit(&request_count, count + 1, memory_order_relaxed);
     }
     fr_core_unlock(&lock);
-    return count < MOST_ASKED;
+    return count < MOST_REQUESTS;
 }
 
-static void note_asked(const struct fr_job_control_message *message,
-                       const struct fr_device_range *user)
+static void add_request(const struct fr_job_control_message *message,
+                        const struct fr_device_range *user)
 {
-    struct asked asked = {.from = message->from, .user = FR_DEVICE_HOST};
-    if (message->bytes != sizeof(asked.handle))
+    struct request request = {.from = message->from, .user = FR_DEVICE_HOST};
+    if (message->bytes != sizeof(request.handle))
         return;
-    memcpy(&asked.handle, message->data, sizeof(asked.handle));
+    memcpy(&request.handle, message->data, sizeof(request.handle));
     if (user != NULL)
-        asked.user = *user;
-    if (!is_of(message->from, asked.handle.owner.cookie))
+        request.user = *user;
+    if (!is_of(message->from, request.handle.owner.cookie))
         return;
-    while (!add(&asked))
+    while (!add(&request))
         (void)map_oldest();
 }
 
-static void forget_asked(const struct fr_ipc_news *news)
+static void forget_requests(const struct fr_ipc_news *news)
 {
     fr_core_lock(&lock);
-    for (unsigned i = atomic_load_explicit(&asked_count, memory_order_relaxed); i-- > 0;) {
-        if (is_of_buffer(&all_asked[i], news->owner, news->buffer_id))
+    for (unsigned i = atomic_load_explicit(&request_count, memory_order_relaxed); i-- > 0;) {
+        if (is_of_buffer(&requests[i], news->owner, news->buffer_id))
             take_out(i);
     }
     for (struct fr_list *at = under_way.next; at != &under_way; at = at->next) {
-        struct asked *asked = FR_LIST_ENTRY(at, struct asked, link);
-        asked->is_gone = asked->is_gone || is_of_buffer(asked, news->owner, news->buffer_id);
+        struct request *request = FR_LIST_ENTRY(at, struct request, link);
+        request->is_gone = request->is_gone || is_of_buffer(request, news->owner, news->buffer_id);
     }
     fr_core_unlock(&lock);
 }
@@ -163,7 +163,7 @@ void fr_ipc_handle_message(const struct fr_job_control_message *message,
 {
     struct fr_ipc_news news;
     if (message->kind == FR_CONTROL_MAP) {
-        note_asked(message, user);
+        add_request(message, user);
         return;
     }
     if (message->bytes != sizeof(news))
@@ -172,14 +172,14 @@ void fr_ipc_handle_message(const struct fr_job_control_message *message,
     if (message->kind == FR_CONTROL_MAPPED || message->kind == FR_CONTROL_UNMAPPED) {
         fr_ipc_importers_heard(message->from, news.buffer_id, message->kind == FR_CONTROL_MAPPED);
     } else if (message->kind == FR_CONTROL_FREED && is_of(message->from, news.owner)) {
-        forget_asked(&news);
+        forget_requests(&news);
         forget_mapped(news.owner, news.buffer_id);
     }
 }
 
-void fr_ipc_asked_release(void)
+void fr_ipc_map_requests_release(void)
 {
     fr_core_lock(&lock);
-    atomic_store_explicit(&asked_count, 0, memory_order_relaxed);
+    atomic_store_explicit(&request_count, 0, memory_order_relaxed);
     fr_core_unlock(&lock);
 }

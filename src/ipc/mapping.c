@@ -371,14 +371,14 @@ static FR_TLS struct {
 // asked once in a call.
 static bool is_alive(const struct fr_ipc_entry *entry)
 {
-    size_t place = (uintptr_t)entry / sizeof(*entry) % LATELY;
-    if (fr_device_call != 0 && alive_lately[place].call == fr_device_call &&
-        alive_lately[place].entry == entry && alive_lately[place].generation == entry->generation)
+    size_t slot = (uintptr_t)entry / sizeof(*entry) % LATELY;
+    if (fr_device_call != 0 && alive_lately[slot].call == fr_device_call &&
+        alive_lately[slot].entry == entry && alive_lately[slot].generation == entry->generation)
         return true;
     bool alive = fr_device_import_is_alive(&entry->memory);
-    alive_lately[place].call = alive ? fr_device_call : 0;
-    alive_lately[place].entry = entry;
-    alive_lately[place].generation = entry->generation;
+    alive_lately[slot].call = alive ? fr_device_call : 0;
+    alive_lately[slot].entry = entry;
+    alive_lately[slot].generation = entry->generation;
     return alive;
 }
 
@@ -474,13 +474,13 @@ void fr_ipc_mappings_rest(struct fr_ipc_mapping *mappings, size_t count)
 // of a context away at once.
 static bool are_alive(const struct fr_ipc_mapping *mappings, size_t count)
 {
-    bool asked[2] = {false, false};
+    bool checked[2] = {false, false};
     bool alive = true;
-    for (size_t i = 0; i < count && alive && !(asked[0] && asked[1]); i++) {
+    for (size_t i = 0; i < count && alive && !(checked[0] && checked[1]); i++) {
         const struct fr_ipc_entry *entry = mappings[i].entry;
-        if (!mappings[i].pinned || asked[entry->memory.legacy])
+        if (!mappings[i].pinned || checked[entry->memory.legacy])
             continue;
-        asked[entry->memory.legacy] = true;
+        checked[entry->memory.legacy] = true;
         alive = fr_device_import_is_alive(&entry->memory);
     }
     return alive;

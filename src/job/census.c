@@ -27,7 +27,7 @@ static char own_record[FR_JOB_RECORD_BYTES];
 
 // Written in MPI_Init.
 static const struct fr_job_registry *used; // NULL where the launcher has none
-static enum fr_job_record left;
+static enum fr_job_record outcome;
 static bool is_taken;
 static atomic_bool has_begun;
 
@@ -140,13 +140,13 @@ void fr_job_census_note(void)
         if (used || record == FR_JOB_RECORD_NONE)
             continue;
         used = registries[i];
-        left = record;
+        outcome = record;
     }
 }
 
 bool fr_job_census_end(bool may, bool needs)
 {
-    if (left == FR_JOB_RECORD_FAILED) {
+    if (outcome == FR_JOB_RECORD_FAILED) {
         fr_warn("the launcher (%s) refused to tell the other ranks that this one runs Fabrail",
                 used->name);
         return false;

@@ -34,12 +34,12 @@ bool fr_job_complete(void *request, void (*progress)(void), bool (*look)(struct 
     }
 }
 
-void fr_job_meet(void (*progress)(void))
+void fr_job_finalize_sync(void (*progress)(void))
 {
     struct fr_wait wait = begin_wait(progress != NULL);
-    if (!fr_job_meeting_begin())
+    if (!fr_job_sync_begin())
         return;
-    while (!fr_job_meeting_is_over()) {
+    while (!fr_job_sync_is_over()) {
         if (progress)
             progress();
         (void)fr_wait_step(&wait);

@@ -151,18 +151,18 @@ static void drop_all(struct fr_wait *wait)
     progress(wait);
 }
 
-static void meet_remote(bool (*busy)(void))
+static void sync_remote(bool (*busy)(void))
 {
     struct fr_wait wait = begin_wait();
-    if (!fr_job_meeting_begin())
+    if (!fr_job_sync_begin())
         return;
     do {
         (void)busy();
         drop_all(&wait);
-    } while (!fr_job_meeting_is_over());
+    } while (!fr_job_sync_is_over());
 }
 
-static void meet_here(bool (*busy)(void))
+static void sync_here(bool (*busy)(void))
 {
     enum { WAITS_A_LOOK = 64 };
     struct fr_wait wait = begin_wait();
@@ -189,9 +189,9 @@ void fr_job_control_close(bool (*busy)(void))
         }
     }
     if (fr_job_control_has_remote())
-        meet_remote(busy);
+        sync_remote(busy);
     else
-        meet_here(busy);
+        sync_here(busy);
     atomic_store_explicit(&is_open, false, memory_order_release);
     fr_job_control_remote_close();
     fr_job_host_close();

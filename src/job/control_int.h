@@ -7,11 +7,11 @@
 #include "fabrail/job/control.h"
 #include "fabrail/job/shm.h"
 
-enum { FR_CONTROL_PLACES = 128 }; // in a queue
+enum { FR_CONTROL_CELLS = 128 }; // in a queue
 
-// A place of a queue, for every FR_CONTROL_PLACES-th message. `turn` is twice the number of
+// A cell of a queue, for every FR_CONTROL_CELLS-th message. `turn` is twice the number of
 // messages that have been taken from it, and one more while a message is in it.
-struct fr_job_control_place {
+struct fr_job_control_cell {
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t turn;
     struct fr_job_control_message message;
 };

@@ -9,9 +9,9 @@
 // room.
 //
 // The messages of a queue are in a ring. A sender first claims the next number, then writes into
-// the place of that number, then says so there. Nobody waits for that. Should the sender die in
+// the cell of that number, then says so there. Nobody waits for that. Should the sender die in
 // between, the owner finds nothing to take, and others find the ring full when it comes to that
-// place again.
+// cell again.
 #include "config.h"
 
 #include "job/control_int.h"
@@ -42,7 +42,7 @@ struct header {
 };
 _Static_assert(sizeof(struct header) == FR_CONTROL_LINE_BYTES, "the entries are aligned");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "atomics work between processes");
-_Static_assert(sizeof(struct fr_job_control_place) == 256, "all agree");
+_Static_assert(sizeof(struct fr_job_control_cell) == 256, "all agree");
 
 // Constant while `memory` is set, which is the last to be set and the first to go.
 static struct {
@@ -153,7 +153,7 @@ enum fr_status fr_job_host_open(const struct fr_job_secret *name,
     host.count = count;
     host.head_bytes =
         to_pages(sizeof(struct header) + (size_t)count * sizeof(struct fr_job_control_entry));
-    host.queue_bytes = to_pages(FR_CONTROL_PLACES * sizeof(struct fr_job_control_place));
+    host.queue_bytes = to_pages(FR_CONTROL_CELLS * sizeof(struct fr_job_control_cell));
     host.area_bytes = to_pages(job->area_bytes);
     host.area_begin_bytes =
         job->area_begin_bytes > 0 ? to_pages(job->area_begin_bytes) : host.area_bytes;
@@ -248,33 +248,33 @@ bool fr_job_host_extend(size_t bytes)
            claim_room(queue_offset(host.index) + host.queue_bytes, to_pages(bytes));
 }
 
-static struct fr_job_control_place *place_of(int index, uint64_t number)
+static struct fr_job_control_cell *cell_of(int index, uint64_t number)
 {
     void *queue = (char *)get_memory() + queue_offset(index);
-    return &((struct fr_job_control_place *)queue)[number % FR_CONTROL_PLACES];
+    return &((struct fr_job_control_cell *)queue)[number % FR_CONTROL_CELLS];
 }
 
-static uint64_t turn_of(struct fr_job_control_place *place)
+static uint64_t turn_of(struct fr_job_control_cell *cell)
 {
-    return atomic_load_explicit(&place->turn, memory_order_acquire);
+    return atomic_load_explicit(&cell->turn, memory_order_acquire);
 }
 
-// The turn of the place of a message with this number (from 0) before it is put.
+// The turn of the cell of a message with this number (from 0) before it is put.
 static uint64_t turn_before(uint64_t number)
 {
-    return number / FR_CONTROL_PLACES * 2;
+    return number / FR_CONTROL_CELLS * 2;
 }
 
-// Claims the next number and returns its place. Returns NULL when the queue is full. Does so as
-// well when the place is ahead although nobody has claimed the number: no sender writes such a
+// Claims the next number and returns its cell. Returns NULL when the queue is full. Does so as
+// well when the cell is ahead although nobody has claimed the number: no sender writes such a
 // turn, and nothing would change it.
-static struct fr_job_control_place *claim_place(int to, struct fr_job_control_entry *entry,
-                                                uint64_t *number)
+static struct fr_job_control_cell *claim_cell(int to, struct fr_job_control_entry *entry,
+                                              uint64_t *number)
 {
     *number = atomic_load_explicit(&entry->put, memory_order_relaxed);
     for (;;) {
-        struct fr_job_control_place *place = place_of(to, *number);
-        uint64_t turn = turn_of(place), seen = *number;
+        struct fr_job_control_cell *cell = cell_of(to, *number);
+        uint64_t turn = turn_of(cell), seen = *number;
         if (turn < turn_before(*number))
             return NULL;
         if (turn > turn_before(*number)) { // others have been here since
@@ -284,7 +284,7 @@ static struct fr_job_control_place *claim_place(int to, struct fr_job_control_en
         } else if (atomic_compare_exchange_weak_explicit(&entry->put, number, *number + 1,
                                                          memory_order_relaxed,
                                                          memory_order_relaxed)) {
-            return place;
+            return cell;
         }
     }
 }
@@ -302,28 +302,27 @@ bool fr_job_host_send(int to, const struct fr_job_control_message *message)
     uint64_t number;
     if (!fr_job_host_has_queue(to))
         return false;
-    struct fr_job_control_place *place = claim_place(to, entry, &number);
-    if (place == NULL)
+    struct fr_job_control_cell *cell = claim_cell(to, entry, &number);
+    if (cell == NULL)
         return false;
-    memcpy(&place->message, message,
-           offsetof(struct fr_job_control_message, data) + message->bytes);
-    atomic_store_explicit(&place->turn, turn_before(number) + 1, memory_order_release);
+    memcpy(&cell->message, message, offsetof(struct fr_job_control_message, data) + message->bytes);
+    atomic_store_explicit(&cell->turn, turn_before(number) + 1, memory_order_release);
     return true;
 }
 
 static bool has_message(uint64_t number)
 {
-    return turn_of(place_of(host.index, number)) == turn_before(number) + 1;
+    return turn_of(cell_of(host.index, number)) == turn_before(number) + 1;
 }
 
-// Copies a message out of its place, and checks what another process wrote.
-static void copy_out(struct fr_job_control_place *place, struct fr_job_control_message *message)
+// Copies a message out of its cell, and checks what another process wrote.
+static void copy_out(struct fr_job_control_cell *cell, struct fr_job_control_message *message)
 {
     const size_t head = offsetof(struct fr_job_control_message, data);
-    memcpy(message, &place->message, head);
+    memcpy(message, &cell->message, head);
     if (message->bytes > sizeof(message->data))
         message->bytes = sizeof(message->data);
-    memcpy(message->data, place->message.data, message->bytes);
+    memcpy(message->data, cell->message.data, message->bytes);
 }
 
 bool fr_job_host_take(struct fr_job_control_message *message)
@@ -336,9 +335,9 @@ bool fr_job_host_take(struct fr_job_control_message *message)
     uint64_t number = atomic_load_explicit(&taken, memory_order_relaxed);
     bool has = has_message(number); // no other thread was faster
     if (has) {
-        struct fr_job_control_place *place = place_of(host.index, number);
-        copy_out(place, message);
-        atomic_store_explicit(&place->turn, turn_before(number) + 2, memory_order_release);
+        struct fr_job_control_cell *cell = cell_of(host.index, number);
+        copy_out(cell, message);
+        atomic_store_explicit(&cell->turn, turn_before(number) + 2, memory_order_release);
         atomic_store_explicit(&taken, number + 1, memory_order_relaxed);
     }
     fr_core_unlock(&take_lock);

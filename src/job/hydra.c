@@ -207,16 +207,16 @@ static int host_number(const char *mapping, int rank)
     static const char head[] = "(vector";
     const char *blocks = mapping + sizeof(head) - 1;
     struct block block;
-    int64_t left = rank, all = 0;
+    int64_t rest = rank, all = 0;
     if (strncmp(mapping, head, sizeof(head) - 1) != 0)
         return -1;
     for (const char *at = read_block(blocks, &block); at; at = read_block(at, &block))
         all += block.hosts * block.ranks;
-    left = all ? left % all : 0;
+    rest = all ? rest % all : 0;
     for (const char *at = read_block(blocks, &block); at; at = read_block(at, &block)) {
-        if (left < block.hosts * block.ranks)
-            return block.first + (int)left / block.ranks;
-        left -= block.hosts * block.ranks;
+        if (rest < block.hosts * block.ranks)
+            return block.first + (int)rest / block.ranks;
+        rest -= block.hosts * block.ranks;
     }
     return -1;
 }

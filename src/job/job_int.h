@@ -27,11 +27,11 @@ bool fr_job_comm_make(void);
 // Frees Fabrail's own communicator.
 void fr_job_comm_free(void);
 
-// Hold a meeting in steps, without waiting; one meeting at a time. fr_job_meeting_begin returns
-// false if there can be none. fr_job_meeting_is_over makes the next step and returns whether the
-// meeting is over, for the reasons that end fr_job_meet.
-bool fr_job_meeting_begin(void);
-bool fr_job_meeting_is_over(void);
+// A barrier of all processes in steps, without waiting; one at a time. fr_job_sync_begin returns
+// false if there can be none. fr_job_sync_is_over makes the next step and returns whether the
+// barrier is over, for the reasons that end fr_job_finalize_sync.
+bool fr_job_sync_begin(void);
+bool fr_job_sync_is_over(void);
 
 // Facts remembered with a communicator, freed with it.
 struct ranks;

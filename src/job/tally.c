@@ -52,9 +52,9 @@ static bool reserve(struct fr_job_tally *tally, size_t count)
 
 static void insert(struct fr_job_tally *tally, size_t at, struct run run)
 {
-    struct run *place = &tally->runs[at];
-    memmove(place + 1, place, (tally->run_count - at) * sizeof(*place));
-    *place = run;
+    struct run *next = &tally->runs[at];
+    memmove(next + 1, next, (tally->run_count - at) * sizeof(*next));
+    *next = run;
     tally->run_count++;
 }
 

@@ -135,11 +135,11 @@ static void count_sharers(const struct fr_rail_machine *machine, const int nodes
 
 // Compares by bus id, with NICs that have none last. Then compares by name, in which numbers count
 // as numbers: eth2 comes before eth10.
-static int compare_nics(const void *left, const void *right, void *cookie)
+static int compare_nics(const void *first, const void *second, void *cookie)
 {
     const struct fr_rail_nic *nics = cookie;
-    const struct fr_rail_nic *a = &nics[*(const unsigned *)left];
-    const struct fr_rail_nic *b = &nics[*(const unsigned *)right];
+    const struct fr_rail_nic *a = &nics[*(const unsigned *)first];
+    const struct fr_rail_nic *b = &nics[*(const unsigned *)second];
     if ((*a->bus_id == '\0') != (*b->bus_id == '\0'))
         return *a->bus_id == '\0' ? 1 : -1;
     int order = strcmp(a->bus_id, b->bus_id);

@@ -276,17 +276,17 @@ static void describe(struct fr_rail *rail)
 
 static bool tell_address(struct fr_rail *rail)
 {
-    struct fr_rail_wire_rail *told = &rail->rails->address.rails[rail->index];
-    told->target_bytes = sizeof(told->target);
-    told->initiator_bytes = sizeof(told->initiator);
-    snprintf(told->provider, sizeof(told->provider), "%s", rail->info->fabric_attr->prov_name);
-    snprintf(told->fabric, sizeof(told->fabric), "%s", rail->info->fabric_attr->name);
-    for (char *p = told->fabric; *p != '\0'; p++)
+    struct fr_rail_wire_rail *named = &rail->rails->address.rails[rail->index];
+    named->target_bytes = sizeof(named->target);
+    named->initiator_bytes = sizeof(named->initiator);
+    snprintf(named->provider, sizeof(named->provider), "%s", rail->info->fabric_attr->prov_name);
+    snprintf(named->fabric, sizeof(named->fabric), "%s", rail->info->fabric_attr->name);
+    for (char *p = named->fabric; *p != '\0'; p++)
         *p = *p > 0x20 && *p < 0x7f ? *p : '_';
     return worked(rail, "fi_getname",
-                  fi_getname(&rail->target->fid, told->target, &told->target_bytes)) &&
+                  fi_getname(&rail->target->fid, named->target, &named->target_bytes)) &&
            worked(rail, "fi_getname",
-                  fi_getname(&rail->initiator->fid, told->initiator, &told->initiator_bytes));
+                  fi_getname(&rail->initiator->fid, named->initiator, &named->initiator_bytes));
 }
 
 static bool open_objects(struct fr_rail *rail)

@@ -374,9 +374,9 @@ static bool check_transfer(struct fr_rails *rails, struct fr_rail_transfer *tran
         return give_up_peer(rails, transfer, "silent, and a transfer was cancelled");
     if (options->timeout_ns > 0 && silent >= options->timeout_ns)
         return give_up_peer(rails, transfer, "nothing has moved within the time-out");
-    if (rails->now_ns - transfer->told_ns < TELL_S * SECOND_NS)
+    if (rails->now_ns - transfer->logged_ns < TELL_S * SECOND_NS)
         return false;
-    transfer->told_ns = rails->now_ns;
+    transfer->logged_ns = rails->now_ns;
     if (silent >= TELL_S * SECOND_NS)
         fr_warn("%zu bytes over rails: waiting for process %u for %u s",
                 transfer->bytes - transfer->arrived, transfer->peer->number,

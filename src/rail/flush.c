@@ -108,7 +108,7 @@ static enum fr_status begin_reads(struct fr_rail_transfer *transfer)
         transfer->flush_until[i] = rail->flush_sent + 1;
         rail->flush_wanted = rail->flush_sent + 1;
     }
-    transfer->flush_left = transfer->used;
+    transfer->flush_pending = transfer->used;
     return FR_OK;
 }
 
@@ -217,12 +217,12 @@ static void conclude_on_rail(struct fr_rail *rail, bool good)
     while (at != &rail->rails->flushing) {
         struct fr_rail_transfer *transfer = FR_LIST_ENTRY(at, struct fr_rail_transfer, entry);
         at = at->next;
-        if (!(transfer->flush_left >> rail->index & 1))
+        if (!(transfer->flush_pending >> rail->index & 1))
             continue;
         if (!good)
             (void)fr_rail_transfer_fail(transfer, FR_ERR_RAIL);
         else if ((int)(rail->flush_done - transfer->flush_until[rail->index]) >= 0) {
-            transfer->flush_left &= ~(1u << rail->index);
+            transfer->flush_pending &= ~(1u << rail->index);
             (void)fr_rail_transfer_conclude(transfer);
         }
     }
@@ -242,7 +242,7 @@ void fr_rail_flush_reset(struct fr_rail *rail)
     for (struct fr_list *at = rail->rails->flushing.next; at != &rail->rails->flushing;
          at = at->next) {
         struct fr_rail_transfer *transfer = FR_LIST_ENTRY(at, struct fr_rail_transfer, entry);
-        if (transfer->flush_left >> rail->index & 1) {
+        if (transfer->flush_pending >> rail->index & 1) {
             transfer->flush_until[rail->index] = rail->flush_sent + 1;
             rail->flush_wanted = rail->flush_sent + 1;
         }

@@ -31,13 +31,13 @@ typedef bool (*match_fn)(const struct fr_rail_wire_rail *, const struct fr_rail_
 static int pair(const struct fr_rail_wire_address *own, unsigned index,
                 const struct fr_rail_wire_address *other, match_fn match)
 {
-    unsigned place = 0, count = 0, candidates[FR_RAILS_MAX];
+    unsigned turn = 0, count = 0, candidates[FR_RAILS_MAX];
     for (unsigned i = 0; i < index; i++)
-        place += match(&own->rails[i], &own->rails[index]);
+        turn += match(&own->rails[i], &own->rails[index]);
     for (unsigned i = 0; i < other->count; i++)
         if (match(&own->rails[index], &other->rails[i]))
             candidates[count++] = i;
-    return count > 0 ? (int)candidates[place % count] : -1;
+    return count > 0 ? (int)candidates[turn % count] : -1;
 }
 
 // Pairs rails by fabric, which is the subnet where a provider has such. If no fabric is in common,
@@ -64,11 +64,11 @@ struct fr_rail_peer *fr_rail_peer_find(struct fr_rails *rails, unsigned number)
 }
 
 static struct fr_rail_peer *make_peer(struct fr_rails *rails, unsigned number,
-                                      const struct fr_rail_wire_address *told, const void *address,
+                                      const struct fr_rail_wire_address *named, const void *address,
                                       size_t bytes)
 {
     int remote[FR_RAILS_MAX];
-    if (pair_all(&rails->address, told, remote) == 0)
+    if (pair_all(&rails->address, named, remote) == 0)
         return NULL;
     struct fr_rail_peer *peer = calloc(1, sizeof(*peer) + rails->count * sizeof(peer->links[0]));
     if (peer == NULL)
@@ -145,44 +145,44 @@ unsigned fr_rail_peer_retry(struct fr_rails *rails, unsigned peer)
 enum fr_status fr_rail_peer_add(struct fr_rails *rails, unsigned peer, const void *address,
                                 size_t bytes)
 {
-    struct fr_rail_wire_address told;
+    struct fr_rail_wire_address named;
     int remote[FR_RAILS_MAX];
     if (fr_rail_peer_known(rails, peer))
         return FR_OK;
-    if (!fr_rail_wire_read_address(address, bytes, &told)) {
+    if (!fr_rail_wire_read_address(address, bytes, &named)) {
         fr_warn_once("the rail address of process %u is malformed", peer);
         return FR_ERR_INVALID;
     }
-    if (pair_all(&rails->address, &told, remote) == 0) {
+    if (pair_all(&rails->address, &named, remote) == 0) {
         fr_info("no rail in common with process %u: its provider is %s, here it is %s", peer,
-                told.rails[0].provider, rails->address.rails[0].provider);
+                named.rails[0].provider, rails->address.rails[0].provider);
         return FR_ERR_UNSUPPORTED;
     }
-    struct fr_rail_peer *made = make_peer(rails, peer, &told, address, bytes);
+    struct fr_rail_peer *made = make_peer(rails, peer, &named, address, bytes);
     return made != NULL ? add_peer(rails, made) : FR_ERR_NO_MEMORY;
 }
 
 static void connect_link(struct fr_rail *rail, struct fr_rail_link *link,
-                         const struct fr_rail_wire_rail *told)
+                         const struct fr_rail_wire_rail *named)
 {
     fi_addr_t initiator;
-    link->lost = !fr_rail_endpoint_insert(rail, told->target, &link->addr);
+    link->lost = !fr_rail_endpoint_insert(rail, named->target, &link->addr);
     link->inserted = !link->lost;
     if (rail->known_first && !link->lost)
-        (void)fr_rail_endpoint_insert(rail, told->initiator, &initiator);
+        (void)fr_rail_endpoint_insert(rail, named->initiator, &initiator);
     rail->errors += link->lost;
 }
 
 void fr_rail_peer_connect(struct fr_rails *rails, struct fr_rail_peer *peer)
 {
-    struct fr_rail_wire_address told;
+    struct fr_rail_wire_address named;
     if (peer->address == NULL)
         return;
-    bool good = fr_rail_wire_read_address(peer->address, peer->address_bytes, &told);
+    bool good = fr_rail_wire_read_address(peer->address, peer->address_bytes, &named);
     for (unsigned i = 0; i < rails->count; i++) {
         struct fr_rail_link *link = &peer->links[i];
         if (good && link->paired) // also for a rail that is out, since it may come back
-            connect_link(&rails->rails[i], link, &told.rails[link->remote]);
+            connect_link(&rails->rails[i], link, &named.rails[link->remote]);
     }
     free(peer->address);
     peer->address = NULL;

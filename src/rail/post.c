@@ -159,10 +159,10 @@ static bool plan_next(struct fr_rail_transfer *transfer, const struct choice *ch
     size_t bytes = 0;
     if (!fr_list_is_empty(&transfer->again))
         return plan_again(transfer, choice);
-    size_t left = transfer->bytes - transfer->cut;
-    if (left == 0 || fr_list_is_empty(&transfer->rails->spare))
+    size_t rest = transfer->bytes - transfer->cut;
+    if (rest == 0 || fr_list_is_empty(&transfer->rails->spare))
         return false;
-    if (!fr_rail_sched_next(choice->loads, choice->count, address_at(transfer, transfer->cut), left,
+    if (!fr_rail_sched_next(choice->loads, choice->count, address_at(transfer, transfer->cut), rest,
                             transfer->small, transfer->turn, &rail, &bytes))
         return false;
     struct fr_rail_stripe *stripe = take_stripe(transfer->rails);

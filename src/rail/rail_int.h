@@ -141,7 +141,7 @@ struct fr_rail_link {
 struct fr_rail_peer {
     unsigned number;
     UT_hash_handle hh;
-    unsigned char *address; // as told; NULL once the address vectors have all links
+    unsigned char *address; // as the peer gave it; NULL once the address vectors have all links
     size_t address_bytes;
     uint64_t done_ns; // when something last arrived by any link
     uint64_t woke_ns; // when something first arrived after a time in which nothing did
@@ -190,11 +190,11 @@ struct fr_rail_transfer {
     unsigned turn;
     bool small;
     bool flushing;
-    uint32_t flush_left;                // rails that are not flushed yet
+    uint32_t flush_pending;             // rails that are not flushed yet
     unsigned flush_until[FR_RAILS_MAX]; // number of the read of each rail that has to be done
     enum fr_status status;
-    uint64_t moved_ns; // when something last arrived, or the transfer began
-    uint64_t told_ns;  // when its silence was last logged
+    uint64_t moved_ns;  // when something last arrived, or the transfer began
+    uint64_t logged_ns; // when its silence was last logged
     _Atomic bool cancelled;
     _Atomic bool trial;
     _Atomic bool done;

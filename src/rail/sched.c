@@ -133,16 +133,16 @@ void fr_rail_load_unseen(struct fr_rail_load *load, uint64_t unseen_ns, uint64_t
 // Returns the length of the next stripe on a rail: up to half of its share of what is left. A
 // remainder that would be no stripe of its own goes along.
 static size_t cut(const struct fr_rail_load *load, double all_bytes_per_s, uint64_t address,
-                  size_t left)
+                  size_t rest)
 {
-    double share = (double)left * (double)load->bytes_per_s / all_bytes_per_s / 2;
+    double share = (double)rest * (double)load->bytes_per_s / all_bytes_per_s / 2;
     size_t bytes = min_of(usual_stripe(load), (size_t)share);
-    bytes = clamp(bytes, FR_RAIL_STRIPE_MIN, left);
-    if (left - bytes < FR_RAIL_STRIPE_MIN / 2)
-        bytes = left;
+    bytes = clamp(bytes, FR_RAIL_STRIPE_MIN, rest);
+    if (rest - bytes < FR_RAIL_STRIPE_MIN / 2)
+        bytes = rest;
     bytes = min_of(bytes, load->max_bytes);
     size_t beyond = (size_t)((address + bytes) % FR_RAIL_ALIGN);
-    return bytes < left && beyond < bytes ? bytes - beyond : bytes;
+    return bytes < rest && beyond < bytes ? bytes - beyond : bytes;
 }
 
 struct pick {
@@ -154,14 +154,14 @@ struct pick {
 // Picks the rail that would be done with its next stripe first, among all or among those that are
 // not full.
 static struct pick pick_first(struct fr_rail_load *const loads[], unsigned count, uint64_t address,
-                              size_t left, unsigned turn, double all_bytes_per_s, bool full_too)
+                              size_t rest, unsigned turn, double all_bytes_per_s, bool full_too)
 {
     struct pick best = {-1, 0, 0};
     for (unsigned n = 0; n < count; n++) {
         unsigned i = (turn + n) % count;
         if (!full_too && fr_rail_load_is_full(loads[i]))
             continue;
-        size_t bytes = cut(loads[i], all_bytes_per_s, address, left);
+        size_t bytes = cut(loads[i], all_bytes_per_s, address, rest);
         double finish = finish_s(loads[i], bytes);
         if (best.rail < 0 || finish < best.finish_s)
             best = (struct pick){(int)i, bytes, finish};
@@ -172,22 +172,22 @@ static struct pick pick_first(struct fr_rail_load *const loads[], unsigned count
 // Picks a rail for a large message. A rail that would hold up the end of all that is on its way is
 // not taken if a full one, with room again, would be done earlier.
 static struct pick pick_large(struct fr_rail_load *const loads[], unsigned count, uint64_t address,
-                              size_t left, unsigned turn)
+                              size_t rest, unsigned turn)
 {
-    double all_bytes_per_s = 0, all_bytes = (double)left;
+    double all_bytes_per_s = 0, all_bytes = (double)rest;
     for (unsigned i = 0; i < count; i++) {
         all_bytes_per_s += (double)loads[i]->bytes_per_s;
         all_bytes += (double)loads[i]->queued_bytes;
     }
-    struct pick pick = pick_first(loads, count, address, left, turn, all_bytes_per_s, false);
+    struct pick pick = pick_first(loads, count, address, rest, turn, all_bytes_per_s, false);
     if (pick.rail < 0 || pick.finish_s <= all_bytes / all_bytes_per_s)
         return pick;
-    struct pick best = pick_first(loads, count, address, left, turn, all_bytes_per_s, true);
+    struct pick best = pick_first(loads, count, address, rest, turn, all_bytes_per_s, true);
     return best.finish_s < pick.finish_s ? (struct pick){-1, 0, 0} : pick;
 }
 
 // Picks the rail whose turn it is, unless it is known to take very much longer than another.
-static struct pick pick_small(struct fr_rail_load *const loads[], unsigned count, size_t left,
+static struct pick pick_small(struct fr_rail_load *const loads[], unsigned count, size_t rest,
                               unsigned turn)
 {
     struct pick best = {-1, 0, 0};
@@ -201,16 +201,16 @@ static struct pick pick_small(struct fr_rail_load *const loads[], unsigned count
         double finish = finish_s(loads[i], FR_RAIL_SMALL);
         bool slow = loads[i]->measured && finish > SLOWER * least;
         if (!fr_rail_load_is_full(loads[i]) && !slow)
-            best = (struct pick){(int)i, min_of(left, loads[i]->max_bytes), finish};
+            best = (struct pick){(int)i, min_of(rest, loads[i]->max_bytes), finish};
     }
     return best;
 }
 
 bool fr_rail_sched_next(struct fr_rail_load *const loads[], unsigned count, uint64_t address,
-                        size_t left, bool small, unsigned turn, unsigned *rail, size_t *bytes)
+                        size_t rest, bool small, unsigned turn, unsigned *rail, size_t *bytes)
 {
-    struct pick pick = small ? pick_small(loads, count, left, turn)
-                             : pick_large(loads, count, address, left, turn);
+    struct pick pick = small ? pick_small(loads, count, rest, turn)
+                             : pick_large(loads, count, address, rest, turn);
     if (pick.rail < 0)
         return false;
     *rail = (unsigned)pick.rail;

@@ -58,11 +58,11 @@ bool fr_rail_load_is_full(const struct fr_rail_load *load);
 // Returns the time that is expected to pass until a stripe of `bytes` sent now has arrived.
 uint64_t fr_rail_load_finish_ns(const struct fr_rail_load *load, size_t bytes);
 
-// Chooses the next stripe of a transfer of which `left` bytes have not been sent, from the local
+// Chooses the next stripe of a transfer of which `rest` bytes have not been sent, from the local
 // `address` on. Writes which of `loads` it takes, and its length. `turn` breaks ties, and leads
 // small messages from rail to rail. Returns false if it is better to wait until something arrives;
 // at least one rail then has something on its way.
 bool fr_rail_sched_next(struct fr_rail_load *const loads[], unsigned count, uint64_t address,
-                        size_t left, bool small, unsigned turn, unsigned *rail, size_t *bytes);
+                        size_t rest, bool small, unsigned turn, unsigned *rail, size_t *bytes);
 
 #endif

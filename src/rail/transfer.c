@@ -130,7 +130,7 @@ enum fr_status fr_rail_flush(struct fr_rails *rails, struct fr_rail_transfer **t
 static void admit(struct fr_rails *rails, struct fr_rail_transfer *transfer)
 {
     transfer->moved_ns = rails->now_ns;
-    transfer->told_ns = rails->now_ns;
+    transfer->logged_ns = rails->now_ns;
     fr_list_push_back(&rails->active, &transfer->entry);
     if (transfer->peer != NULL)
         fr_rail_peer_connect(rails, transfer->peer);
@@ -187,7 +187,7 @@ bool fr_rail_transfer_conclude(struct fr_rail_transfer *transfer)
         fr_list_remove(&transfer->entry);
         fr_list_push_back(&transfer->rails->flushing, &transfer->entry);
     }
-    if (transfer->status == FR_OK && transfer->flush_left != 0)
+    if (transfer->status == FR_OK && transfer->flush_pending != 0)
         return false; // it is concluded once the rails are flushed
     end(transfer);
     return true;

@@ -9,7 +9,7 @@
 
 struct cursor {
     const unsigned char *at;
-    size_t left;
+    size_t rest;
     bool bad; // once true, everything read is 0
 };
 
@@ -19,12 +19,12 @@ static const unsigned char key_magic[4] = "FRrk";
 static const unsigned char *take(struct cursor *cursor, size_t bytes)
 {
     const unsigned char *at = cursor->at;
-    if (cursor->bad || bytes > cursor->left) {
+    if (cursor->bad || bytes > cursor->rest) {
         cursor->bad = true;
         return NULL;
     }
     cursor->at += bytes;
-    cursor->left -= bytes;
+    cursor->rest -= bytes;
     return at;
 }
 
@@ -91,7 +91,7 @@ bool fr_rail_wire_read_address(const void *bytes, size_t length,
     expect(&cursor, read.count > 0 && read.count <= FR_RAILS_MAX);
     for (unsigned i = 0; !cursor.bad && i < read.count; i++)
         take_rail(&cursor, &read.rails[i]);
-    expect(&cursor, cursor.left == 0);
+    expect(&cursor, cursor.rest == 0);
     if (cursor.bad)
         return false;
     *address = read;
@@ -128,7 +128,7 @@ bool fr_rail_wire_read_key(const void *bytes, size_t length, struct fr_rail_wire
     expect_bounds(&cursor, &read);
     for (unsigned i = 0; i < read.count; i++)
         read.keys[i] = read.keyed >> i & 1 ? take_integer(&cursor, 8) : 0;
-    expect(&cursor, cursor.left == 0);
+    expect(&cursor, cursor.rest == 0);
     if (cursor.bad)
         return false;
     *key = read;

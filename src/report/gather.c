@@ -86,7 +86,7 @@ static bool look(struct fr_wait *wait)
 static bool gather(const struct fr_verdict_rank *own, struct fr_verdict_rank *all)
 {
     _Alignas(8) char request[8] = {0};
-    fr_job_meet(NULL);
+    fr_job_finalize_sync(NULL);
     if (fr_job_has_failed())
         return false;
     int result = FR_MPI(Igather, FR_PTR(own), sizeof(*own), fr_abi_mpi.BYTE, FR_PTR(all),

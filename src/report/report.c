@@ -49,7 +49,7 @@ const char *fr_report_trace_target = "";
 
 // Puts the current folder in front of a relative name, since the application may change it later,
 // and each process to one of its own.
-static const char *place(const char *target, char name[PATH_MAX])
+static const char *complete_name(const char *target, char name[PATH_MAX])
 {
     if (!target[0] || target[0] == '/' || strcmp(target, "text") == 0 || !getcwd(name, PATH_MAX))
         return target;
@@ -65,8 +65,8 @@ void fr_report_start(void)
 {
     static char report[PATH_MAX], trace[PATH_MAX];
     const struct fr_settings *settings = fr_core_settings();
-    fr_report_target = place(settings->report, report);
-    fr_report_trace_target = place(settings->trace, trace);
+    fr_report_target = complete_name(settings->report, report);
+    fr_report_trace_target = complete_name(settings->trace, trace);
     bool reports = fr_report_target[0];
     traced = fr_report_trace_start();
     with_nvtx = fr_report_nvtx_start();

@@ -257,7 +257,7 @@ static int end(struct fr_request_set *set, int rc)
     return rc;
 }
 
-int fr_request_finish_quick(struct fr_request_set *set, enum fr_fn fn, fr_word *args, int rc)
+int fr_request_fast_finish(struct fr_request_set *set, enum fr_fn fn, fr_word *args, int rc)
 {
     if (set->late)
         fr_request_set_claim_late(set);

@@ -140,7 +140,7 @@ static int wait_all_first(struct fr_request_set *set)
 
 static int wait_all(struct fr_request_set *set)
 {
-    if (fr_request_may_be_left() || fr_request_is_awaited())
+    if (fr_request_may_be_abandoned() || fr_request_is_awaited())
         return wait_all_first(set);
     for (size_t i = 0; i < set->count; i++) {
         if (set->deferred[i])

@@ -30,7 +30,7 @@ static size_t set_of(fr_word request)
 
 static void set_alone(void)
 {
-    fr_request_alone = fr_request_serial && !fr_request_may_be_left();
+    fr_request_alone = fr_request_serial && !fr_request_may_be_abandoned();
 }
 
 void fr_request_set_serial(bool yes)
@@ -153,8 +153,8 @@ FR_HOT int fr_request_posted_add_alone(const fr_word *args, fr_word request)
 {
     const size_t first = set_of(request);
     const uint64_t ready = fr_request_word_of(request, FR_READY);
-    if (FR_UNLIKELY(fr_request_any_left || !has_word(request) || way_of(first, ready) != FR_WAYS ||
-                    word_of_way(first, 0) != FR_FREE))
+    if (FR_UNLIKELY(fr_request_any_abandoned || !has_word(request) ||
+                    way_of(first, ready) != FR_WAYS || word_of_way(first, 0) != FR_FREE))
         return fr_request_posted_add(FR_FN_MPI_Irecv, args, request);
     fr_request_places[first].buffer = fr_request_places[first].memory = (void *)args[0];
     fr_request_places[first].count = (int)args[1];
@@ -175,7 +175,7 @@ _Atomic bool fr_request_posted_matches;
 
 bool fr_request_posted_may_note(void)
 {
-    return !fr_request_serial && !fr_request_may_be_left();
+    return !fr_request_serial && !fr_request_may_be_abandoned();
 }
 
 void fr_request_posted_note_at_once(void)

@@ -136,7 +136,7 @@ static bool take_from(struct fr_request_posted *receive, struct fr_rndv_incoming
         uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
         fr_word request = fr_request_of_word(seen);
         if (seen == FR_FREE || fr_request_state_of_word(seen) == FR_ADDED ||
-            (fr_request_state_of_word(seen) == FR_CLAIMED && fr_request_may_be_left()))
+            (fr_request_state_of_word(seen) == FR_CLAIMED && fr_request_may_be_abandoned()))
             return false;
         if (fr_request_state_of_word(seen) == FR_CLAIMED &&
             fr_request_word_change(word, seen, fr_request_word_of(request, FR_PEEKED)))

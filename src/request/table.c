@@ -12,7 +12,7 @@ _Atomic size_t fr_request_tracked_count;
 _Atomic size_t fr_request_special_count;
 FR_TLS uint64_t fr_request_call;
 FR_TLS uint64_t fr_request_outermost;
-FR_TLS bool fr_request_any_left;
+FR_TLS bool fr_request_any_abandoned;
 _Atomic bool fr_request_has_handler;
 
 static struct fr_lock table_lock = FR_LOCK_INIT;
@@ -153,7 +153,7 @@ static struct fr_request_op *find_left(fr_word request)
 }
 
 // No lock is held in between: no other thread takes what this one has claimed.
-void fr_request_table_drop_left(fr_word request)
+void fr_request_table_drop_abandoned(fr_word request)
 {
     struct fr_request_op *op;
     while ((op = find_left(request))) {

@@ -164,7 +164,8 @@ struct reading {
     size_t arrived;                // fragments done that have arrived
     struct fr_rail_transfer *transfers[WINDOW];
 
-    struct fr_rndv_asked *asked;    // request to the sender to write; NULL while this process reads
+    struct fr_rndv_rail_put_request
+        *asked;                     // request to the sender to write; NULL while this process reads
     struct fr_rail_transfer *flush; // of bytes written to device memory; NULL for none
     size_t flushed;                 // fragments that have come when the flush is done
 };

@@ -18,7 +18,7 @@ struct piece {
 };
 _Static_assert(sizeof(struct piece) <= FR_CONTROL_BYTES, "it fits");
 
-void fr_rndv_rail_address_take(struct fr_rndv_told *told,
+void fr_rndv_rail_address_take(struct fr_rndv_rail_address *told,
                                const struct fr_job_control_message *message)
 {
     struct piece piece = {.all_bytes = 0};
@@ -38,7 +38,7 @@ void fr_rndv_rail_address_take(struct fr_rndv_told *told,
     told->come_bytes += bytes;
 }
 
-bool fr_rndv_rail_address_is_whole(const struct fr_rndv_told *told)
+bool fr_rndv_rail_address_is_whole(const struct fr_rndv_rail_address *told)
 {
     return told->bytes != NULL && told->come_bytes == told->all_bytes;
 }

@@ -45,7 +45,7 @@ struct peer {
 
     // Facts that have come from the other process, under the lock.
     bool wanted; // one of both would like to send to the other
-    struct fr_rndv_told there;
+    struct fr_rndv_rail_address there;
     unsigned rounds_there;
     bool unreached_there;
     bool given_up; // the rails to it were given up, after it had read from here

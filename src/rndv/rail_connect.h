@@ -61,17 +61,17 @@ void fr_rndv_retry_queue_close(void);
 // ---- rail_address_exchange.c
 
 // The words of a process about itself, as far as they have come.
-struct fr_rndv_told {
+struct fr_rndv_rail_address {
     unsigned char *bytes; // malloc'ed
     size_t all_bytes, come_bytes;
 };
 
 // Takes the piece that a control message RAIL_ADDRESS brings.
-void fr_rndv_rail_address_take(struct fr_rndv_told *told,
+void fr_rndv_rail_address_take(struct fr_rndv_rail_address *told,
                                const struct fr_job_control_message *message);
 
 // Returns whether all pieces have come.
-bool fr_rndv_rail_address_is_whole(const struct fr_rndv_told *told);
+bool fr_rndv_rail_address_is_whole(const struct fr_rndv_rail_address *told);
 
 // Tells a process of this one. Returns false if there was no room for all of it. The next call goes
 // on from *sent_bytes.
@@ -102,7 +102,7 @@ const unsigned char *fr_rndv_rail_probe_own(size_t *bytes);
 
 // Makes a process known to the rails by what it has told, and begins a read of nothing. Returns
 // false where no rail leads to the process.
-bool fr_rndv_rail_probe_connect(int rank, const struct fr_rndv_told *told,
+bool fr_rndv_rail_probe_connect(int rank, const struct fr_rndv_rail_address *told,
                                 struct fr_rndv_probe *probe);
 
 // Returns whether that read is over, so that the rails know the process.
@@ -111,7 +111,7 @@ bool fr_rndv_rail_probe_has_connected(struct fr_rndv_probe *probe);
 // Begins to read over each rail, even over rails that were lost a while ago. Returns false while
 // others have their turn, or a rail may be back soon. `again` says that reading is known to have
 // failed before, so that a failure is no warning.
-bool fr_rndv_rail_probe_begin(int rank, const struct fr_rndv_told *told, bool again,
+bool fr_rndv_rail_probe_begin(int rank, const struct fr_rndv_rail_address *told, bool again,
                               struct fr_rndv_probe *probe);
 
 // Returns whether the reads are over, and then writes the number of rails that were read over: 0 if

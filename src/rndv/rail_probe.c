@@ -73,7 +73,7 @@ const unsigned char *fr_rndv_rail_probe_own(size_t *bytes)
     return own_told;
 }
 
-static size_t key_bytes_of(const struct fr_rndv_told *told)
+static size_t key_bytes_of(const struct fr_rndv_rail_address *told)
 {
     return told->all_bytes >= 2 ? told->bytes[0] | (size_t)told->bytes[1] << 8 : 0;
 }
@@ -88,7 +88,7 @@ static uint64_t group_of(int rank)
     return (uint64_t)1 << (unsigned)rank % GROUPS;
 }
 
-static bool read_from(int rank, const struct fr_rndv_told *told, size_t bytes,
+static bool read_from(int rank, const struct fr_rndv_rail_address *told, size_t bytes,
                       struct fr_rndv_probe *probe)
 {
     unsigned at = probe->count;
@@ -101,7 +101,7 @@ static bool read_from(int rank, const struct fr_rndv_told *told, size_t bytes,
 }
 
 // A read of nothing makes the process known to the rails. Some rails answer nobody else.
-bool fr_rndv_rail_probe_connect(int rank, const struct fr_rndv_told *told,
+bool fr_rndv_rail_probe_connect(int rank, const struct fr_rndv_rail_address *told,
                                 struct fr_rndv_probe *probe)
 {
     size_t head = 2 + key_bytes_of(told);
@@ -149,7 +149,7 @@ static bool waits_for_rail(struct fr_rndv_probe *probe)
 }
 
 // Begins a read for each rail: small reads take the rails in turn.
-bool fr_rndv_rail_probe_begin(int rank, const struct fr_rndv_told *told, bool again,
+bool fr_rndv_rail_probe_begin(int rank, const struct fr_rndv_rail_address *told, bool again,
                               struct fr_rndv_probe *probe)
 {
     if (groups & group_of(rank))

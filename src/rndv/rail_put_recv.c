@@ -20,7 +20,7 @@ enum {
     NEWS_NS = 1000000000, // limit for the time between two of its messages
 };
 
-struct fr_rndv_asked {
+struct fr_rndv_rail_put_request {
     struct fr_list entry;
     int from;
     unsigned place; // index of the slot in the sender's ledger
@@ -36,7 +36,7 @@ struct fr_rndv_asked {
 static struct fr_lock lock = FR_LOCK_INIT; // guards the list and what is in it
 static struct fr_list all FR_GUARDED_BY(lock) = FR_LIST_INIT(all);
 
-static void forget(struct fr_rndv_asked *asked)
+static void forget(struct fr_rndv_rail_put_request *asked)
 {
     fr_core_lock(&lock);
     fr_list_remove(&asked->entry);
@@ -45,13 +45,14 @@ static void forget(struct fr_rndv_asked *asked)
     free(asked);
 }
 
-struct fr_rndv_asked *fr_rndv_rail_put_recv_ask(const struct fr_rndv_incoming *incoming,
-                                                const struct fr_rail_region *region, size_t offset)
+struct fr_rndv_rail_put_request *fr_rndv_rail_put_recv_ask(const struct fr_rndv_incoming *incoming,
+                                                           const struct fr_rail_region *region,
+                                                           size_t offset)
 {
     unsigned char key[FR_RAIL_KEY_MAX];
     struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->index};
     size_t bytes = fr_rail_describe(region, offset, (size_t)incoming->bytes, key);
-    struct fr_rndv_asked *asked = calloc(1, sizeof(*asked));
+    struct fr_rndv_rail_put_request *asked = calloc(1, sizeof(*asked));
     if (asked == NULL || bytes > sizeof(entry.place.key.data)) {
         free(asked);
         return NULL;
@@ -77,14 +78,16 @@ bool fr_rndv_rail_put_recv_owes(int from)
     bool owes = false;
     fr_core_lock(&lock);
     for (struct fr_list *at = all.next; at != &all && !owes; at = at->next) {
-        const struct fr_rndv_asked *asked = FR_LIST_ENTRY(at, struct fr_rndv_asked, entry);
+        const struct fr_rndv_rail_put_request *asked =
+            FR_LIST_ENTRY(at, struct fr_rndv_rail_put_request, entry);
         owes = asked->left && asked->from == from;
     }
     fr_core_unlock(&lock);
     return owes;
 }
 
-struct fr_rndv_rail_put_recv fr_rndv_rail_put_recv_look(const struct fr_rndv_asked *asked)
+struct fr_rndv_rail_put_recv
+fr_rndv_rail_put_recv_look(const struct fr_rndv_rail_put_request *asked)
 {
     int64_t now = fr_time_ns();
     fr_core_lock(&lock);
@@ -97,8 +100,8 @@ struct fr_rndv_rail_put_recv fr_rndv_rail_put_recv_look(const struct fr_rndv_ask
     return written;
 }
 
-bool fr_rndv_rail_put_recv_end(struct fr_rndv_asked *asked, struct fr_staging_lease *lease,
-                               struct fr_rail_region *region)
+bool fr_rndv_rail_put_recv_end(struct fr_rndv_rail_put_request *asked,
+                               struct fr_staging_lease *lease, struct fr_rail_region *region)
 {
     const struct fr_rndv_entry back = {.number = asked->number, .index = asked->place};
     int from = asked->from;
@@ -119,17 +122,18 @@ bool fr_rndv_rail_put_recv_end(struct fr_rndv_asked *asked, struct fr_staging_le
 }
 
 // Finds the request for a message. Only the sender of that message may speak of it.
-static struct fr_rndv_asked *find(int from, uint64_t number) FR_REQUIRES(lock)
+static struct fr_rndv_rail_put_request *find(int from, uint64_t number) FR_REQUIRES(lock)
 {
     for (struct fr_list *at = all.next; at != &all; at = at->next) {
-        struct fr_rndv_asked *asked = FR_LIST_ENTRY(at, struct fr_rndv_asked, entry);
+        struct fr_rndv_rail_put_request *asked =
+            FR_LIST_ENTRY(at, struct fr_rndv_rail_put_request, entry);
         if (asked->from == from && asked->number == number && !asked->over)
             return asked;
     }
     return NULL;
 }
 
-static void give_back(struct fr_rndv_asked *asked)
+static void give_back(struct fr_rndv_rail_put_request *asked)
 {
     fr_rail_release(fr_rndv_rails(), asked->region); // its memory may go only after that
     fr_staging_return(&asked->lease);
@@ -140,7 +144,7 @@ void fr_rndv_rail_put_recv_handle(int from, enum fr_job_control_kind kind,
                                   const struct fr_rndv_entry *entry)
 {
     fr_core_lock(&lock);
-    struct fr_rndv_asked *asked = find(from, entry->number);
+    struct fr_rndv_rail_put_request *asked = find(from, entry->number);
     if (asked != NULL) {
         asked->bytes = entry->ready > asked->bytes ? entry->ready : asked->bytes;
         asked->answered = true;
@@ -161,7 +165,8 @@ void fr_rndv_rail_put_recv_close(void)
 {
     fr_core_lock(&lock);
     while (!fr_list_is_empty(&all)) {
-        struct fr_rndv_asked *asked = FR_LIST_ENTRY(all.next, struct fr_rndv_asked, entry);
+        struct fr_rndv_rail_put_request *asked =
+            FR_LIST_ENTRY(all.next, struct fr_rndv_rail_put_request, entry);
         fr_list_remove(&asked->entry);
         fr_core_unlock(&lock);
         fr_staging_return(&asked->lease);

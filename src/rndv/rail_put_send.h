@@ -47,12 +47,13 @@ void fr_rndv_rail_put_send_close(void);
 // ---- the receiver (rail_put_recv.c)
 
 // A request to write.
-struct fr_rndv_asked;
+struct fr_rndv_rail_put_request;
 
 // Asks the sender of a message to write it to `offset` of a region. Returns NULL if it could not be
 // told.
-struct fr_rndv_asked *fr_rndv_rail_put_recv_ask(const struct fr_rndv_incoming *incoming,
-                                                const struct fr_rail_region *region, size_t offset);
+struct fr_rndv_rail_put_request *fr_rndv_rail_put_recv_ask(const struct fr_rndv_incoming *incoming,
+                                                           const struct fr_rail_region *region,
+                                                           size_t offset);
 
 // Returns whether memory of an earlier message was left to a sender that has not yet said that
 // nothing more lands there.
@@ -64,12 +65,13 @@ struct fr_rndv_rail_put_recv {
     bool over;    // no more will be written
     bool silent;  // the sender has said nothing for longer than one that writes needs
 };
-struct fr_rndv_rail_put_recv fr_rndv_rail_put_recv_look(const struct fr_rndv_asked *asked);
+struct fr_rndv_rail_put_recv
+fr_rndv_rail_put_recv_look(const struct fr_rndv_rail_put_request *asked);
 
 // Ends a request. Returns whether nothing lands in its memory any more. Else takes over the lease
 // and the region until nothing does, and empties *lease.
-bool fr_rndv_rail_put_recv_end(struct fr_rndv_asked *asked, struct fr_staging_lease *lease,
-                               struct fr_rail_region *region);
+bool fr_rndv_rail_put_recv_end(struct fr_rndv_rail_put_request *asked,
+                               struct fr_staging_lease *lease, struct fr_rail_region *region);
 
 // Acts on control messages WRITTEN and WRITTEN_ALL.
 void fr_rndv_rail_put_recv_handle(int from, enum fr_job_control_kind kind,

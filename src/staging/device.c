@@ -267,14 +267,14 @@ static size_t memory_left(int device)
     static _Atomic uint64_t asked_ns[FR_DEVICE_MAX];
     static _Atomic size_t answers[FR_DEVICE_MAX];
     uint64_t now_ns = fr_time_coarse_ns();
-    uint64_t asked = atomic_load_explicit(&asked_ns[device], memory_order_acquire);
-    if (asked && now_ns - asked < FRESH_NS)
+    uint64_t at_ns = atomic_load_explicit(&asked_ns[device], memory_order_acquire);
+    if (at_ns && now_ns - at_ns < FRESH_NS)
         return atomic_load_explicit(&answers[device], memory_order_relaxed);
-    size_t left = 0, total = 0;
-    fr_device_memory_left(device, &left, &total);
-    atomic_store_explicit(&answers[device], left, memory_order_relaxed);
+    size_t free_bytes = 0, total = 0;
+    fr_device_memory_left(device, &free_bytes, &total);
+    atomic_store_explicit(&answers[device], free_bytes, memory_order_relaxed);
     atomic_store_explicit(&asked_ns[device], now_ns, memory_order_release);
-    return left;
+    return free_bytes;
 }
 
 bool fr_staging_may_lend(int device, size_t bytes)
@@ -317,9 +317,9 @@ enum fr_status fr_staging_borrow_device(int device, size_t bytes, struct fr_stag
 // would help.
 static bool is_short(int device, size_t idle_bytes)
 {
-    size_t left = 0, total = 0;
-    fr_device_memory_left(device, &left, &total);
-    return total > 0 && left < total / SHORT_PART && idle_bytes > left / WORTH_PART;
+    size_t free_bytes = 0, total = 0;
+    fr_device_memory_left(device, &free_bytes, &total);
+    return total > 0 && free_bytes < total / SHORT_PART && idle_bytes > free_bytes / WORTH_PART;
 }
 
 void fr_staging_device_return(struct fr_staging_extent *extent, uint64_t now_ns)

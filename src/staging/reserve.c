@@ -66,10 +66,10 @@ static struct fr_staging_reservation *take_idle(unsigned class_index)
 static bool is_scarce(void)
 {
     static _Atomic int known; // 0: not yet, 1: no, 2: yes
-    int told = atomic_load_explicit(&known, memory_order_relaxed);
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
     struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
-    if (FR_LIKELY(told != 0))
-        return told == 2;
+    if (FR_LIKELY(answer != 0))
+        return answer == 2;
     FILE *file = fopen("/proc/sys/vm/overcommit_memory", "re");
     int mode = file != NULL ? fgetc(file) : '0';
     if (file != NULL)

@@ -43,10 +43,10 @@ static enum fr_staging_shape choose_shape(const struct fr_staging_view *view, si
 
 static bool take_surprise(void)
 {
-    unsigned left = atomic_load_explicit(&surprises, memory_order_relaxed);
-    if (FR_LIKELY(left == 0))
+    unsigned count = atomic_load_explicit(&surprises, memory_order_relaxed);
+    if (FR_LIKELY(count == 0))
         return false;
-    atomic_store_explicit(&surprises, left - 1, memory_order_relaxed);
+    atomic_store_explicit(&surprises, count - 1, memory_order_relaxed);
     return true;
 }
 

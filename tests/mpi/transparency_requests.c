@@ -354,7 +354,7 @@ static void count_call(MPI_Comm *comm, int *code, ...)
 
 // A message of host memory that is too long for its receive is told of when that is completed,
 // though another one, of device memory, is under way and this process waits for a third.
-static void told_once(int number)
+static void reported_once(int number)
 {
     enum { SENT = 8192, ROOM = 1000, WAIT_US = 200000, ROUNDS = 2 };
     struct memory out = memory_new(MEMORY_DEVICE, BYTES), host = memory_new(MEMORY_HOST, SENT);
@@ -500,7 +500,7 @@ const struct transparency transparency_requests[] = {
     {"jumps", jumps, false},
     {"jumps-reused", jumps_reused, false},
     {"jumps-listed", jumps_listed, false},
-    {"told-once", told_once, false},
+    {"reported-once", reported_once, false},
     {"data-at-init", data_at_init, false},
     {NULL, NULL, false},
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Quick calls that complete requests, with an MPI of its own and receives that are numbers: what
 // is over with the real function, and what is handed on because it has failed, has brought an RTS,
-// or is not for a quick call.
+// or is not for a fast handler.
 #include "config.h"
 
 #include "fabrail/request/set.h"
@@ -67,7 +67,7 @@ static char *rest_statuses;
 static int rest_rc;
 static unsigned late, full;
 
-int fr_request_finish_quick(struct fr_request_set *set, enum fr_fn fn, fr_word *args, int rc)
+int fr_request_fast_finish(struct fr_request_set *set, enum fr_fn fn, fr_word *args, int rc)
 {
     rest_fn = fn;
     memcpy(rest_args, args, sizeof(rest_args));
@@ -237,8 +237,7 @@ static int status_index(void)
 
 static struct fr_intercept_verdict run(void)
 {
-    struct fr_intercept_verdict verdict =
-        fr_intercept_fastpath_of(shape->fn)(0, real(), args, NULL);
+    struct fr_intercept_verdict verdict = fr_intercept_fastpaths[shape->fn](0, real(), args, NULL);
     CHECK(fr_intercept_handler_frame == 0, "%s is still in a handler", fr_abi_rows[shape->fn].name);
     CHECK(!fr_request_late_set, "%s is not over", fr_abi_rows[shape->fn].name);
     return verdict;
@@ -329,7 +328,7 @@ static void test_others(void)
     CHECK(run().result == 0 && !late && !full && ended_count == 0 && real_calls == 1, "%s", NAME);
 }
 
-static void test_not_quick(void)
+static void test_not_fast(void)
 {
     prepare(OURS);
     fr_request_alone = false;
@@ -363,8 +362,8 @@ int main(void)
         test_pending();
         test_one_of_two();
         test_others();
-        test_not_quick();
+        test_not_fast();
     }
-    CHECK(!fr_intercept_fastpath_of(FR_FN_MPI_Request_get_status), "an enquiry");
+    CHECK(!fr_intercept_fastpaths[FR_FN_MPI_Request_get_status], "an enquiry");
     return check_result();
 }

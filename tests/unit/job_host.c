@@ -232,29 +232,28 @@ static void run_full(void)
     struct fr_job_control_message message;
     job_open_all();
     for (unsigned lap = 0; lap < 3; lap++) {
-        for (unsigned i = 0; i < FR_CONTROL_PLACES; i++)
+        for (unsigned i = 0; i < FR_CONTROL_CELLS; i++)
             CHECK(send_number(0, i), "message %u", i);
         CHECK(!send_number(0, 1) && !send_number(0, 1));
-        for (unsigned i = 0; i < FR_CONTROL_PLACES; i++)
+        for (unsigned i = 0; i < FR_CONTROL_CELLS; i++)
             CHECK(fr_job_control_take(&message) && message.data[0] == i, "message %u", i);
         CHECK(!fr_job_control_take(&message));
     }
     CHECK(send_number(0, 1));
     atomic_fetch_add(&fr_job_host_entry(0)->put, 1);
     CHECK(send_number(0, 2) && fr_job_control_take(&message) && !fr_job_control_take(&message));
-    for (unsigned i = 2; i < FR_CONTROL_PLACES; i++)
+    for (unsigned i = 2; i < FR_CONTROL_CELLS; i++)
         CHECK(send_number(0, i), "message %u", i);
     CHECK(!send_number(0, 1) && !fr_job_control_take(&message));
     job_close_all();
 }
 
 // The first place of this process's queue, which stands before its area, with a number in it.
-static struct fr_job_control_place *first_place(void)
+static struct fr_job_control_cell *first_place(void)
 {
     unsigned char *area = (unsigned char *)fr_job_control_area(process_rank);
-    size_t queue_bytes = FR_CONTROL_PLACES * sizeof(struct fr_job_control_place);
-    struct fr_job_control_place *first =
-        (struct fr_job_control_place *)(void *)(area - queue_bytes);
+    size_t queue_bytes = FR_CONTROL_CELLS * sizeof(struct fr_job_control_cell);
+    struct fr_job_control_cell *first = (struct fr_job_control_cell *)(void *)(area - queue_bytes);
     CHECK(first->message.bytes == 8, "the queue stands before the area");
     return first;
 }
@@ -497,7 +496,7 @@ static void run_room(void)
     if (process_rank == 1)
         CHECK(send_number(2, 7));
     process_meet();
-    long queue = FR_CONTROL_PLACES * (long)sizeof(struct fr_job_control_place) / 512;
+    long queue = FR_CONTROL_CELLS * (long)sizeof(struct fr_job_control_cell) / 512;
     CHECK(blocks() == HEAD_BLOCKS + queue, "%ld blocks with a queue", blocks());
     process_meet();
     if (process_rank == 2)

@@ -363,13 +363,13 @@ static void check_refused(void)
     atomic_store(&fr_request_special_count, 0);
     CHECK(fr_request_complete(FR_FN_MPI_Testany, args, &result) && result == OTHER);
     CHECK(index == LEFT_ALONE && flag == LEFT_ALONE, "%d and %d", index, flag);
-    CHECK(!fr_request_begin_quick(&set, form, args, &status), "there are operations");
+    CHECK(!fr_request_fast_begin(&set, form, args, &status), "there are operations");
     atomic_store(&fr_request_tracked_count, 0);
-    CHECK(fr_request_begin_quick(&set, form, args, &status) && status == args[4], "begun");
+    CHECK(fr_request_fast_begin(&set, form, args, &status) && status == args[4], "begun");
     CHECK(index == UNDEFINED && flag == 0, "%d and %d", index, flag);
     int rc = fr_abi_call(FR_FN_MPI_Testany, args);
-    CHECK(!fr_request_end_quick(&set, form, args, rc) && !fr_request_late_set, "it has failed");
-    CHECK(fr_request_finish_quick(&set, FR_FN_MPI_Testany, args, rc) == OTHER, "%d", rc);
+    CHECK(!fr_request_fast_end(&set, form, args, rc) && !fr_request_late_set, "it has failed");
+    CHECK(fr_request_fast_finish(&set, FR_FN_MPI_Testany, args, rc) == OTHER, "%d", rc);
     CHECK(index == LEFT_ALONE && flag == LEFT_ALONE, "%d and %d", index, flag);
     atomic_store(&fr_request_tracked_count, 1);
     atomic_store(&fr_request_special_count, 1);

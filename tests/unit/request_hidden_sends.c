@@ -157,7 +157,7 @@ bool fr_request_schedule_poll(struct fr_request_op *op)
 void fr_request_progress(bool waits)
 {
     (void)waits;
-    CHECK(!in_hand || !fr_request_may_be_left(), "receives of the list go on, too");
+    CHECK(!in_hand || !fr_request_may_be_abandoned(), "receives of the list go on, too");
     looked++;
 }
 

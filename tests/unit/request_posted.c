@@ -26,7 +26,7 @@ enum {
 
 struct fr_abi_personality fr_abi_mpi;
 _Atomic size_t fr_request_tracked_count;
-FR_TLS bool fr_request_any_left;
+FR_TLS bool fr_request_any_abandoned;
 _Atomic bool fr_request_has_handler;
 
 bool fr_request_errors_return;
@@ -50,7 +50,7 @@ bool fr_rndv_incoming_any(void)
     return true;
 }
 
-void fr_request_table_drop_left(fr_word request)
+void fr_request_table_drop_abandoned(fr_word request)
 {
     CHECK(false, "%lx", (long)request);
 }

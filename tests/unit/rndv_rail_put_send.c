@@ -414,14 +414,14 @@ static size_t lent(void)
     return workspace_usage().lent_bytes;
 }
 
-static struct fr_rndv_asked *ask_other(struct place *place)
+static struct fr_rndv_rail_put_request *ask_other(struct place *place)
 {
     struct fr_rndv_entry entry;
     CHECK(fr_staging_borrow(BYTES, &place->lease) == FR_OK);
     place->region = register_with(fr_rndv_rails(), place->lease.address, BYTES,
                                   fr_staging_id(&place->lease), FR_RAIL_HOST);
     CHECK(!fr_rndv_rail_put_recv_owes(OTHER));
-    struct fr_rndv_asked *asked = fr_rndv_rail_put_recv_ask(&incoming, place->region, 0);
+    struct fr_rndv_rail_put_request *asked = fr_rndv_rail_put_recv_ask(&incoming, place->region, 0);
     CHECK(hear(FR_CONTROL_WRITE, &entry) && asked != NULL && is_quiet() && served == 1);
     if (asked == NULL)
         exit(CHECK_FAIL);
@@ -436,7 +436,8 @@ static void say(enum fr_job_control_kind kind, uint64_t number, int from, uint64
     fr_rndv_rail_put_recv_handle(from, kind, &entry);
 }
 
-static void check_look(const struct fr_rndv_asked *asked, size_t bytes, bool over, bool silent)
+static void check_look(const struct fr_rndv_rail_put_request *asked, size_t bytes, bool over,
+                       bool silent)
 {
     struct fr_rndv_rail_put_recv written = fr_rndv_rail_put_recv_look(asked);
     CHECK(written.bytes == bytes && written.over == over && written.silent == silent,
@@ -447,7 +448,7 @@ static void test_receiver(void)
 {
     struct place place;
     start();
-    struct fr_rndv_asked *asked = ask_other(&place);
+    struct fr_rndv_rail_put_request *asked = ask_other(&place);
     check_look(asked, 0, false, false);
     say(FR_CONTROL_WRITTEN, incoming.number, 0, FRAGMENT, false);
     say(FR_CONTROL_WRITTEN, incoming.number + FR_SLOT_ONE, OTHER, FRAGMENT, false);
@@ -481,7 +482,7 @@ static void test_left(void)
     struct place place;
     start();
     for (int late = 0; late <= 1; late++) {
-        struct fr_rndv_asked *asked = ask_other(&place);
+        struct fr_rndv_rail_put_request *asked = ask_other(&place);
         CHECK(!fr_rndv_rail_put_recv_end(asked, &place.lease, place.region));
         CHECK(place.lease.address == NULL && lent() > 0 && fr_rndv_rail_put_recv_owes(OTHER));
         CHECK(!fr_rndv_rail_put_recv_owes(0));
@@ -505,7 +506,7 @@ static void test_left_for_good(void)
     for (int first = 0; first <= 1; first++) {
         struct place place;
         start();
-        struct fr_rndv_asked *asked = ask_other(&place);
+        struct fr_rndv_rail_put_request *asked = ask_other(&place);
         if (first)
             say(FR_CONTROL_WRITTEN_ALL, incoming.number, OTHER, FRAGMENT, true);
         CHECK(!fr_rndv_rail_put_recv_end(asked, &place.lease, place.region));

@@ -35,10 +35,10 @@ struct fr_wait {
                             // far, between both bounds
     bool pauses; // steps that do not yield call fr_wait_pause; for looks that only load from memory
     // Written by the functions below.
-    unsigned steps;   // taken so far
-    unsigned yields;  // steps that yielded or slept; the caller may set it to 0 again
-    int64_t began_ns; // when the clock was first read, 0: not yet
-    int64_t told_ns;  // when fr_wait_judge last said that the wait is long
+    unsigned steps;    // taken so far
+    unsigned yields;   // steps that yielded or slept; the caller may set it to 0 again
+    int64_t began_ns;  // when the clock was first read, 0: not yet
+    int64_t warned_ns; // when fr_wait_judge last said that the wait is long
 };
 
 // Spares the core between two looks at memory, for some tens of nanoseconds.

@@ -3,7 +3,7 @@
 // Fabrail's, what MPI is given, which requests MPI has completed, and what the application gets.
 //
 // Most calls complete receives that have brought no RTS, in a thread that is alone. The inline
-// functions here are all that such calls need. fr_request_complete is made of them. So is the quick
+// functions here are all that such calls need. fr_request_complete is made of them. So is the fast
 // call of a function, whose class the compiler knows.
 #ifndef FR_FABRAIL_REQUEST_SET_H
 #define FR_FABRAIL_REQUEST_SET_H
@@ -23,32 +23,21 @@ struct fr_request_form {
 // Returns the form of a class of functions that complete requests.
 static inline struct fr_request_form fr_request_form_of(enum fr_class class)
 {
-    switch (class) {
-    case FR_CLASS_WAIT:
-        return (struct fr_request_form){.of = FR_OF_ONE, .waits = true};
-    case FR_CLASS_TEST:
-        return (struct fr_request_form){.of = FR_OF_ONE};
-    case FR_CLASS_GET_STATUS:
-        return (struct fr_request_form){.of = FR_OF_ONE, .asks = true};
-    case FR_CLASS_WAITALL:
-        return (struct fr_request_form){.of = FR_OF_ALL, .waits = true};
-    case FR_CLASS_TESTALL:
-        return (struct fr_request_form){.of = FR_OF_ALL};
-    case FR_CLASS_GET_STATUS_ALL:
-        return (struct fr_request_form){.of = FR_OF_ALL, .asks = true};
-    case FR_CLASS_WAITANY:
-        return (struct fr_request_form){.of = FR_OF_ANY, .waits = true};
-    case FR_CLASS_TESTANY:
-        return (struct fr_request_form){.of = FR_OF_ANY};
-    case FR_CLASS_GET_STATUS_ANY:
-        return (struct fr_request_form){.of = FR_OF_ANY, .asks = true};
-    case FR_CLASS_WAITSOME:
-        return (struct fr_request_form){.of = FR_OF_SOME, .waits = true};
-    case FR_CLASS_TESTSOME:
-        return (struct fr_request_form){.of = FR_OF_SOME};
-    default:
-        return (struct fr_request_form){.of = FR_OF_SOME, .asks = true};
-    }
+    static const struct fr_request_form forms[] = {
+        [FR_CLASS_WAIT] = {.of = FR_OF_ONE, .waits = true},
+        [FR_CLASS_TEST] = {.of = FR_OF_ONE},
+        [FR_CLASS_GET_STATUS] = {.of = FR_OF_ONE, .asks = true},
+        [FR_CLASS_WAITALL] = {.of = FR_OF_ALL, .waits = true},
+        [FR_CLASS_TESTALL] = {.of = FR_OF_ALL},
+        [FR_CLASS_GET_STATUS_ALL] = {.of = FR_OF_ALL, .asks = true},
+        [FR_CLASS_WAITANY] = {.of = FR_OF_ANY, .waits = true},
+        [FR_CLASS_TESTANY] = {.of = FR_OF_ANY},
+        [FR_CLASS_GET_STATUS_ANY] = {.of = FR_OF_ANY, .asks = true},
+        [FR_CLASS_WAITSOME] = {.of = FR_OF_SOME, .waits = true},
+        [FR_CLASS_TESTSOME] = {.of = FR_OF_SOME},
+        [FR_CLASS_GET_STATUS_SOME] = {.of = FR_OF_SOME, .asks = true},
+    };
+    return forms[class];
 }
 
 // Positions of arguments. The requests, or their count and list, come first. The status or all
@@ -234,10 +223,11 @@ fr_request_end_late(struct fr_request_set *set, size_t first, size_t count, char
 
 // Begins a completion call with a short list and with nothing but receives under way, for a thread
 // that is alone. Returns false where that is not so. Otherwise MPI is to be given `*status` in
-// place of the last argument, and the set is to be ended by fr_request_end_quick.
-static inline __attribute__((always_inline)) bool
-fr_request_begin_quick(struct fr_request_set *set, struct fr_request_form form, const fr_word *args,
-                       fr_word *status)
+// place of the last argument, and the set is to be ended by fr_request_fast_end.
+static inline __attribute__((always_inline)) bool fr_request_fast_begin(struct fr_request_set *set,
+                                                                        struct fr_request_form form,
+                                                                        const fr_word *args,
+                                                                        fr_word *status)
 {
     bool one = form.of == FR_OF_ONE;
     const void *requests = (const void *)args[one ? 0 : 1];
@@ -260,20 +250,20 @@ fr_request_begin_quick(struct fr_request_set *set, struct fr_request_form form, 
     return true;
 }
 
-// Ends a call that fr_request_begin_quick has begun and for which MPI has returned `rc`. Returns
-// false where more is to be done, by fr_request_finish_quick.
-static inline __attribute__((always_inline)) bool fr_request_end_quick(struct fr_request_set *set,
-                                                                       struct fr_request_form form,
-                                                                       const fr_word *args, int rc)
+// Ends a call that fr_request_fast_begin has begun and for which MPI has returned `rc`. Returns
+// false where more is to be done, by fr_request_fast_finish.
+static inline __attribute__((always_inline)) bool fr_request_fast_end(struct fr_request_set *set,
+                                                                      struct fr_request_form form,
+                                                                      const fr_word *args, int rc)
 {
     fr_request_late_set = NULL;
     return FR_LIKELY(rc == fr_abi_mpi.SUCCESS) && FR_LIKELY(set->late) &&
            fr_request_each_done(set, form, args, rc, true, fr_request_end_late);
 }
 
-// Does what fr_request_end_quick has left. `args` are those that MPI was given. Returns what the
+// Does what fr_request_fast_end has left. `args` are those that MPI was given. Returns what the
 // application's call returns.
-int fr_request_finish_quick(struct fr_request_set *set, enum fr_fn fn, fr_word *args, int rc);
+int fr_request_fast_finish(struct fr_request_set *set, enum fr_fn fn, fr_word *args, int rc);
 
 // Points the set's arrays at its own storage, or at one allocation for a long list of requests.
 // Returns false when there is no memory for that.

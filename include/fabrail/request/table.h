@@ -28,13 +28,13 @@ void fr_request_table_remove(struct fr_request_op *op);
 // Ends operations that are still under the value of a request that MPI has just given out. An error
 // handler has left the call that was completing them. Called before anything else is put under that
 // value.
-void fr_request_table_drop_left(fr_word request);
+void fr_request_table_drop_abandoned(fr_word request);
 
-// Does fr_request_table_drop_left if calls of this thread may have been left.
+// Does fr_request_table_drop_abandoned if calls of this thread may have been left.
 static inline void fr_request_table_make_way(fr_word request)
 {
-    if (FR_UNLIKELY(fr_request_any_left))
-        fr_request_table_drop_left(request);
+    if (FR_UNLIKELY(fr_request_any_abandoned))
+        fr_request_table_drop_abandoned(request);
 }
 
 // Returns the partitioned operation of a request, NULL if there is none. Any thread may make its

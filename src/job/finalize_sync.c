@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Meetings of all processes of MPI_COMM_WORLD, by messages rather than by a barrier of MPI's. Where
+// A barrier of all processes of MPI_COMM_WORLD, by messages rather than by one of MPI's. Where
 // a process has failed, MPI prints what becomes of a nonblocking collective, and does not end it on
-// all others. A meeting is a dissemination barrier: each message that a process receives tells it
+// all others. It is a dissemination barrier: each message that a process receives tells it
 // that a part of the processes has come, twice as large each time.
 #include "config.h"
 
@@ -45,9 +45,9 @@ static bool begin_step(void)
     fr_word comm = fr_job_comm();
     fr_abi_handle_store(sent, 0, fr_abi_mpi.REQUEST_NULL);
     fr_abi_handle_store(received, 0, fr_abi_mpi.REQUEST_NULL);
-    is_under_way = FR_MPI(Irecv, 0, 0, fr_abi_mpi.BYTE, (fr_word)from, FR_JOB_MEET_TAG, comm,
+    is_under_way = FR_MPI(Irecv, 0, 0, fr_abi_mpi.BYTE, (fr_word)from, FR_JOB_SYNC_TAG, comm,
                           FR_PTR(received)) == fr_abi_mpi.SUCCESS &&
-                   FR_MPI(Isend, 0, 0, fr_abi_mpi.BYTE, (fr_word)to, FR_JOB_MEET_TAG, comm,
+                   FR_MPI(Isend, 0, 0, fr_abi_mpi.BYTE, (fr_word)to, FR_JOB_SYNC_TAG, comm,
                           FR_PTR(sent)) == fr_abi_mpi.SUCCESS;
     return is_under_way;
 }
@@ -64,14 +64,14 @@ static bool is_complete(void *request, bool *failed)
     return done;
 }
 
-bool fr_job_meeting_begin(void)
+bool fr_job_sync_begin(void)
 {
     is_under_way = false;
     distance = fr_job_comm() != fr_abi_mpi.COMM_NULL && !fr_job_has_failed() ? 1 : 0;
     return distance > 0;
 }
 
-bool fr_job_meeting_is_over(void)
+bool fr_job_sync_is_over(void)
 {
     enum { POLLS_A_LOOK = 64 };
     static unsigned polls;
