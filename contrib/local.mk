@@ -31,6 +31,8 @@ nodist_slurm_SCRIPTS = contrib/slurm/job.sh contrib/slurm/task-prolog.sh
 $(nodist_slurm_SCRIPTS): contrib/slurm/%: contrib/slurm/%.in Makefile
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(fr_contrib_edit) $(srcdir)/$@.in >$@.tmp && chmod +x $@.tmp && \
 	    mv -f $@.tmp $@
+EXTRA_DIST += contrib/wheel/build contrib/wheel/pyproject.toml contrib/wheel/setup.py \
+    contrib/wheel/fabrail/__init__.py contrib/wheel/fabrail/__main__.py
 EXTRA_DIST += contrib/README.md contrib/deb contrib/pkgconfig/fabrail.pc.in \
     $(nodist_slurm_SCRIPTS:%=%.in) $(fr_lmod_files:%=%.in) $(fr_tcl_files:%=%.in) contrib/spack/repo.yaml \
     contrib/spack/packages/fabrail/package.py debian/changelog debian/control debian/copyright \

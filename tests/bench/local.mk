@@ -62,7 +62,7 @@ fr_installed_programs = $(fr_bench_programs) $(MPI_FLAVOURS:%=tests/programs/tra
 fr_all_local += $(fr_installed_programs)
 install-exec-local: $(fr_installed_programs)
 	$(MKDIR_P) '$(DESTDIR)$(pkglibexecdir)'
-	$(INSTALL_PROGRAM) $(fr_installed_programs) '$(DESTDIR)$(pkglibexecdir)'
+	$(if $(strip $(fr_installed_programs)),$(INSTALL_PROGRAM) $(fr_installed_programs) '$(DESTDIR)$(pkglibexecdir)')
 endif
 
 bench: all tests/bench/report$(EXEEXT) tests/sim/libcuda.so.1
