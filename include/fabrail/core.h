@@ -51,6 +51,8 @@ enum fr_status {
     FR_ERR_MPI,         // a call of the real MPI failed
     FR_ERR_RAIL,        // libfabric failed, or every rail to a process is lost
     FR_ERR_CANCELLED,   // the caller took the operation back
+    FR_ERR_RANGE,       // an access goes beyond the memory that a window has there
+    FR_ERR_EPOCH,       // an access or a synchronisation does not fit the epochs of its window
 };
 
 // Returns the name of a status for log lines, static text.

@@ -71,6 +71,9 @@ void fr_datatype_forget_all(void);
 bool fr_datatype_bounds(fr_word type, ptrdiff_t *extent, ptrdiff_t *true_lower,
                         size_t *true_extent);
 
+// Finds the predefined datatype that comes first in a datatype, which is itself if it is one.
+FR_MUST_CHECK enum fr_status fr_datatype_element_of(fr_word type, fr_word *element);
+
 // Makes a committed datatype of `bytes` MPI_BYTE, which may be more than an int counts. The caller
 // frees it. Returns FR_ERR_MPI, FR_ERR_NO_MEMORY or FR_ERR_LIMIT on failure.
 FR_MUST_CHECK enum fr_status fr_datatype_bytes_type(size_t bytes, fr_word *type);

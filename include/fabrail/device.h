@@ -353,6 +353,13 @@ FR_MUST_CHECK enum fr_status fr_device_push_synced(const struct fr_device_range 
                                                    size_t count, enum fr_device_engine engine,
                                                    unsigned max_sms);
 
+// Begins to move pieces as fr_device_push_begin does. The caller has called fr_device_sync_app_work
+// for the application's side of each.
+void fr_device_push_synced_begin(const struct fr_device_range *range,
+                                 const struct fr_device_push_piece *pieces, size_t count,
+                                 enum fr_device_engine engine, unsigned max_sms,
+                                 struct fr_device_work *work);
+
 // Moves pieces as fr_device_push does where neither end is the application's memory. It does not
 // wait for work of the application, which may itself be waiting for this call.
 FR_MUST_CHECK enum fr_status fr_device_push_own(const struct fr_device_range *range,

@@ -25,6 +25,8 @@ const char *fr_core_status_text(enum fr_status status)
         [FR_ERR_MPI] = "MPI call failed",
         [FR_ERR_RAIL] = "rail failed",
         [FR_ERR_CANCELLED] = "cancelled",
+        [FR_ERR_RANGE] = "beyond the window",
+        [FR_ERR_EPOCH] = "no such epoch",
     };
     if ((size_t)status >= FR_ARRAY_LENGTH(texts))
         return "unknown status";

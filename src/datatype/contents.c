@@ -168,3 +168,26 @@ void fr_datatype_contents_free(struct fr_datatype_contents *contents)
     free(contents->values);
     *contents = (struct fr_datatype_contents){0};
 }
+
+static enum fr_status find_element(fr_word type, unsigned most_levels, fr_word *element)
+{
+    struct fr_datatype_contents contents;
+    enum fr_status status = fr_datatype_contents_load(type, &contents);
+    if (status != FR_OK)
+        return status;
+    bool is_pair = contents.type_count == 2 && contents.value_count == 0;
+    if (contents.type_count == 0 || is_pair)
+        *element = type;
+    else if (most_levels == 0)
+        status = FR_ERR_LIMIT;
+    else
+        status = find_element(fr_abi_handle_load(contents.types, 0), most_levels - 1, element);
+    fr_datatype_contents_free(&contents);
+    return status;
+}
+
+enum fr_status fr_datatype_element_of(fr_word type, fr_word *element)
+{
+    enum { MOST_LEVELS = 64 };
+    return find_element(type, MOST_LEVELS, element);
+}

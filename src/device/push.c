@@ -194,12 +194,20 @@ enum fr_status fr_device_push(const struct fr_device_range *range,
     return fr_device_work_end(&work);
 }
 
+void fr_device_push_synced_begin(const struct fr_device_range *range,
+                                 const struct fr_device_push_piece *pieces, size_t count,
+                                 enum fr_device_engine engine, unsigned max_sms,
+                                 struct fr_device_work *work)
+{
+    begin(range, pieces, count, engine, max_sms, SYNCED, work);
+}
+
 enum fr_status fr_device_push_synced(const struct fr_device_range *range,
                                      const struct fr_device_push_piece *pieces, size_t count,
                                      enum fr_device_engine engine, unsigned max_sms)
 {
     struct fr_device_work work;
-    begin(range, pieces, count, engine, max_sms, SYNCED, &work);
+    fr_device_push_synced_begin(range, pieces, count, engine, max_sms, &work);
     return fr_device_work_end(&work);
 }
 

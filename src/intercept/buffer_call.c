@@ -61,6 +61,11 @@ static bool passes_any_memory(enum fr_fn fn, bool fabric)
     return fr_policy_choose(&facts).path == FR_PATH_PASS;
 }
 
+bool fr_intercept_passes_device_memory(enum fr_fn fn)
+{
+    return passes_any_memory(fn, true);
+}
+
 // Whether a call needs no look at what its buffers are: it makes no difference, and no report asks
 // for it.
 static bool needs_no_views(enum fr_fn fn)

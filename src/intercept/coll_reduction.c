@@ -65,7 +65,8 @@ static bool is_defined(enum fr_abi_family family, enum fr_abi_operation operatio
     }
 }
 
-static enum fr_reduce_row row_of(const struct fr_layout *layout, fr_word type, fr_word operation)
+enum fr_reduce_row fr_intercept_reduction_row(const struct fr_layout *layout, fr_word type,
+                                              fr_word operation)
 {
     static const enum fr_device_operation operations[FR_OPERATIONS] = {
         [FR_OPERATION_SUM] = FR_OP_SUM,       [FR_OPERATION_MAX] = FR_OP_MAX,
@@ -89,8 +90,9 @@ static enum fr_reduce_row row_of(const struct fr_layout *layout, fr_word type, f
 static enum fr_reduce_row row_of_call(const struct fr_request_op *op)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
-    return row_of(op->views[0].blocks[0].layout, fr_abi_handle(op->args[row->send.type]),
-                  fr_abi_handle(op->args[row->operation]));
+    return fr_intercept_reduction_row(op->views[0].blocks[0].layout,
+                                      fr_abi_handle(op->args[row->send.type]),
+                                      fr_abi_handle(op->args[row->operation]));
 }
 
 static bool is_scan(enum fr_fn fn)

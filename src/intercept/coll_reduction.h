@@ -6,6 +6,11 @@
 #include "fabrail/coll/reduction.h"
 #include "intercept/coll_buffer.h"
 
+// Returns the row of the kernels for a predefined operation on a predefined datatype, whose layout
+// is given; FR_REDUCE_ROWS where they have none.
+enum fr_reduce_row fr_intercept_reduction_row(const struct fr_layout *layout, fr_word type,
+                                              fr_word operation);
+
 struct fr_intercept_reduction {
     struct fr_request_op *op;
     const struct fr_coll_team *team;

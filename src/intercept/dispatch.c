@@ -6,6 +6,7 @@
 #include "fabrail/core/time.h"
 #include "fabrail/job.h"
 #include "fabrail/report.h"
+#include "fabrail/rma.h"
 #include "intercept/entry.h"
 #include "intercept/rts.h"
 
@@ -123,6 +124,8 @@ static bool needs_look(const struct fr_intercept_entry *entry, const fr_word *re
                !are_host_buffers(entry, registers, stack);
     case FR_CHECK_FILE:
         return fr_intercept_nvlink_is_enabled() || !are_host_buffers(entry, registers, stack);
+    case FR_CHECK_RMA:
+        return fr_rma_any() || !are_host_buffers(entry, registers, stack);
     case FR_CHECK_HOST_BUFFERS:
         return !are_host_buffers(entry, registers, stack);
     case FR_CHECK_COMM_FREE:
@@ -132,6 +135,11 @@ static bool needs_look(const struct fr_intercept_entry *entry, const fr_word *re
         return fr_request_any_tracked();
     case FR_CHECK_NO_PENDING:
         return atomic_load_explicit(&fr_request_pending_count, memory_order_acquire) != 0;
+    case FR_CHECK_NO_ACCESS:
+        return fr_rma_any() ||
+               atomic_load_explicit(&fr_request_pending_count, memory_order_acquire) != 0;
+    case FR_CHECK_NO_WINDOWS:
+        return fr_rma_any();
     case FR_CHECK_NO_ATTACHED:
         return fr_intercept_any_attached();
     case FR_CHECK_NOTHING:

@@ -70,7 +70,7 @@ static void set_entry(enum fr_fn fn)
         entry->buffer_count = row->buffer_count;
     memcpy(entry->buffers, row->buffers, sizeof(entry->buffers));
     entry->polls = entry->check <= FR_CHECK_PROBE || entry->check == FR_CHECK_NO_REQUESTS ||
-                   row->class == FR_CLASS_POLL;
+                   row->class == FR_CLASS_WIN_LOOK;
     entry->plain = plain_of(fn);
     // A report counts every call that is looked at. Senders over rails may wait for a word.
     bool never = entry->plain == FR_PLAIN_NEVER || fr_report_on || fr_intercept_wants_host_rails();

@@ -17,11 +17,14 @@ enum fr_intercept_check {
     FR_CHECK_PROBE,        // there can be no RTS
     FR_CHECK_EXCHANGE,     // all buffers are host memory, and other ranks need not know
     FR_CHECK_FILE,         // all buffers are host memory, and there are no exchanges
+    FR_CHECK_RMA,          // all buffers and windows are host memory
     FR_CHECK_HOST_BUFFERS, // all buffers are host memory
     FR_CHECK_COMM_FREE,    // no request is tracked, and no message waits to be received
     FR_CHECK_COMM_MAKE,    // communicators have no names, or the MPI library makes one for itself
     FR_CHECK_NO_REQUESTS,  // no request is tracked
     FR_CHECK_NO_PENDING,   // no operation waits for a window or file
+    FR_CHECK_NO_ACCESS,    // the same, and all windows are host memory
+    FR_CHECK_NO_WINDOWS,   // all windows are host memory
     FR_CHECK_NO_ATTACHED,  // no memory is attached in place of the application's
     FR_CHECK_NOTHING,      // no call needs a look
     FR_CHECK_NONE,         // every call needs a look

@@ -106,6 +106,10 @@ bool fr_intercept_call_refusable(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_buffer_attach(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_buffer_return(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_win_sync(enum fr_fn fn, fr_word *args, int *result);
+bool fr_intercept_call_win_make(enum fr_fn fn, fr_word *args, int *result);
+bool fr_intercept_call_window_sync(enum fr_fn fn, fr_word *args, int *result);
+bool fr_intercept_call_window(enum fr_fn fn, fr_word *args, int *result);
+bool fr_intercept_call_rma(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_file_end(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_init(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_finalize(enum fr_fn fn, fr_word *args, int *result);
@@ -169,6 +173,9 @@ void fr_intercept_comms_free_later(void);
 // function. Asked once.
 bool fr_intercept_is_gpu_aware(void);
 bool fr_intercept_accepts_device_ptr(enum fr_fn fn);
+
+// Returns whether the MPI gets device memory as it is in this function.
+bool fr_intercept_passes_device_memory(enum fr_fn fn);
 
 // Tells the other ranks which host and which NVLink clique this one is in, and learns the same of
 // them, if that can matter. Called at the end of MPI_Init, which fails if this returns false: a

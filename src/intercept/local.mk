@@ -44,5 +44,8 @@ libmodules_la_SOURCES += \
 	src/intercept/coll_buffer.h \
 	src/intercept/spawn.c \
 	src/intercept/win_sync.c \
+	src/intercept/window.c \
+	src/intercept/window.h \
+	src/intercept/window_access.c \
 	src/intercept/views.c \
 	src/intercept/views.h

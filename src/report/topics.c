@@ -103,8 +103,8 @@ static const struct {
          "an IMEX channel."},
     [REFUSED] =
         {"Calls that were refused", "use host memory there, or allow path host",
-         "No path was correct for these buffers, and the calls returned an MPI error. Windows over "
-         "device memory need host memory; for the others allow path host in FABRAIL_PATHS."},
+         "No path was correct for these buffers, and the calls returned an MPI error. The log says "
+         "why a window was refused; for other calls allow path host in FABRAIL_PATHS."},
     [UNEXPLAINED] = {"Other staging", "see the reasons in the table of functions",
                      "The reasons stand in the table of functions."},
 };

@@ -310,6 +310,10 @@ int fr_request_error_code(enum fr_status status)
         return fr_abi_mpi.ERR_TYPE;
     case FR_ERR_INVALID:
         return fr_abi_mpi.ERR_ARG;
+    case FR_ERR_RANGE:
+        return fr_abi_mpi.ERR_RMA_RANGE;
+    case FR_ERR_EPOCH:
+        return fr_abi_mpi.ERR_RMA_SYNC;
     default:
         return fr_abi_mpi.ERR_OTHER;
     }

@@ -5,7 +5,8 @@ fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/fabric.test tests/mpi/pipeline.test tests/mpi/clique.test tests/mpi/mapping_reuse.test tests/mpi/failed.test \
     tests/mpi/transparency.test tests/mpi/partial_preload.test tests/mpi/with_without_preload.test tests/mpi/job_control.test \
     tests/mpi/report.test tests/mpi/coll_multihost.test tests/mpi/rail.test tests/mpi/hmem.test tests/mpi/slurm.test \
-    tests/mpi/shm.test tests/mpi/far.test tests/mpi/bounds.test tests/mpi/types.test tests/mpi/self.test tests/mpi/pending.test
+    tests/mpi/shm.test tests/mpi/far.test tests/mpi/bounds.test tests/mpi/types.test tests/mpi/self.test tests/mpi/pending.test \
+    tests/mpi/windows.test
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
     tests/mpi/check-report.py tests/mpi/check-sanitizer.py tests/mpi/check-fabric.py \
     tests/mpi/report-check.py tests/mpi/report_run.c \

@@ -21,7 +21,7 @@ struct options {
     bool table;
     bool thorough;
     bool device_first;
-    bool expect_refusal;
+    bool expect_windows;
 };
 
 // Empty, one byte, odd, around cache lines, below and above the eager limits of the common
@@ -31,7 +31,7 @@ static const size_t default_sizes[] = {0,    1,    3,     64,    1000,   4096,
 
 static const char usage[] =
     "usage: %s [--memory=KIND[,KIND..]] [--bytes=N[,N..]] [--seed=N] [--repeat=N]\n"
-    "          [--only=STEP] [--thorough] [--device-first] [--table] [--expect-refusal] "
+    "          [--only=STEP] [--thorough] [--device-first] [--table] [--expect-windows] "
     "[--warm=MS]\n"
     "--warm has the ranks exchange messages for so many milliseconds before all else\n"
     "--device-first makes the device's context current before MPI_Init instead of after it\n"
@@ -78,7 +78,7 @@ static bool parse_options(int argc, char **argv, struct options *options)
                                           {"only", required_argument, NULL, 'o'},
                                           {"table", no_argument, NULL, 't'},
                                           {"thorough", no_argument, NULL, 'T'},
-                                          {"expect-refusal", no_argument, NULL, 'x'},
+                                          {"expect-windows", no_argument, NULL, 'x'},
                                           {"device-first", no_argument, NULL, 'd'},
                                           {"warm", required_argument, NULL, 'w'},
                                           {NULL, 0, NULL, 0}};
@@ -111,7 +111,7 @@ static bool parse_options(int argc, char **argv, struct options *options)
             options->thorough = true;
             break;
         case 'x':
-            options->expect_refusal = true;
+            options->expect_windows = true;
             break;
         case 'w':
             options->warm_s = atof(optarg) / 1000;
@@ -377,7 +377,7 @@ int program_main(int argc, char **argv, const struct program *program)
                       .seed = options.seed,
                       .repeat = options.repeat,
                       .table = options.table,
-                      .expect_refusal = options.expect_refusal};
+                      .expect_windows = options.expect_windows};
     if (good && options.device_first)
         memory_start(local_rank_told() >= 0 ? local_rank_told() : 0);
     MPI_Initialized(&initialized);

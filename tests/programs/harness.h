@@ -71,7 +71,7 @@ struct run {
     uint64_t round; // counts step calls, alike on all ranks, so that no two use the same data
     int repeat;     // --repeat
     bool table;     // --table
-    bool expect_refusal;
+    bool expect_windows;
     long checks, failures; // of this rank
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One-sided communication: windows in host memory, with origin and result buffers of every kind of
-// memory, under every kind of synchronisation.
+// One-sided communication under every kind of synchronisation: windows in host memory with origin
+// and result buffers of every kind of memory, and windows in that memory themselves.
 #include "completion.h"
 #include "harness.h"
 
@@ -10,7 +10,10 @@
 // Passive targets that share a core answer slowly, so the larger sizes are left to other programs.
 enum { TAG = 51, LIMIT_WINDOW = 5000 };
 
-// A window of host memory on each rank. What it must hold is compared like any buffer.
+// Whether windows are made in the run's kind of memory, in place of host memory.
+static bool in_run_memory;
+
+// A window on each rank. What it must hold is compared like any buffer.
 struct window {
     MPI_Win win;
     struct buffer *memory;
@@ -21,7 +24,7 @@ static struct window window_new(struct run *run, size_t bytes)
 {
     struct window w = {.left = (run->rank + run->size - 1) % run->size,
                        .right = (run->rank + 1) % run->size};
-    w.memory = buffer_new_in(run, "window", bytes, MEMORY_HOST);
+    w.memory = buffer_new_in(run, "window", bytes, in_run_memory ? run->kind : MEMORY_HOST);
     MPI_Win_create(w.memory->data, (MPI_Aint)bytes, 1, MPI_INFO_NULL, run->comm, &w.win);
     return w;
 }
@@ -392,39 +395,130 @@ static void step_types(struct run *run, size_t bytes)
     MPI_Type_free(&spread);
 }
 
-static void check_refused(struct run *run, const char *call, int code)
+// Makes and frees a window over memory of the run's kind. Returns whether there can be such
+// windows, which all ranks must find alike.
+static bool try_window(struct run *run)
 {
-    int class = MPI_SUCCESS;
-    MPI_Error_class(code, &class);
-    run_check(run, class != MPI_SUCCESS, "%s over device memory was not refused", call);
+    enum { BYTES = 4096 };
+    MPI_Win win = MPI_WIN_NULL;
+    struct buffer *buffer = buffer_new(run, "window", BYTES);
+    MPI_Comm_set_errhandler(run->comm, MPI_ERRORS_RETURN);
+    int code = MPI_Win_create(buffer->data, BYTES, 1, MPI_INFO_NULL, run->comm, &win);
+    MPI_Comm_set_errhandler(run->comm, MPI_ERRORS_ARE_FATAL);
+    int served[2] = {code == MPI_SUCCESS, code != MPI_SUCCESS};
+    MPI_Allreduce(MPI_IN_PLACE, served, 2, MPI_INT, MPI_MAX, run->comm);
+    run_check(run, served[0] != served[1], "Win_create did not end alike on all ranks");
+    run_check(run, served[0] || !run->expect_windows, "Win_create was refused with code %d", code);
+    if (code == MPI_SUCCESS)
+        MPI_Win_free(&win);
+    buffer_finish(buffer);
+    return served[0] && !served[1];
 }
 
-// Without a GPU-aware MPI nobody else could get at a window over device memory, so it is refused
-// with an error. All ranks must ask for it alike.
-static void step_refusal(struct run *run, size_t bytes)
+static bool has_windows(struct run *run)
 {
-    MPI_Win win = MPI_WIN_NULL;
-    int reached = 0;
-    struct buffer *buffer = buffer_new(run, "window", bytes);
-    reached = memory_cpu_reaches(&buffer->memory);
-    MPI_Allreduce(MPI_IN_PLACE, &reached, 1, MPI_INT, MPI_MAX, run->comm);
-    if (run->expect_refusal && !reached) {
-        MPI_Comm_set_errhandler(run->comm, MPI_ERRORS_RETURN);
-        check_refused(
-            run, "Win_create",
-            MPI_Win_create(buffer->data, (MPI_Aint)bytes, 1, MPI_INFO_NULL, run->comm, &win));
-        MPI_Comm_set_errhandler(run->comm, MPI_ERRORS_ARE_FATAL);
+    static int kind_number = -1;
+    static bool has;
+    if (kind_number == run->kind_number)
+        return has;
+    int any = run->kind != MEMORY_HOST;
+    MPI_Allreduce(MPI_IN_PLACE, &any, 1, MPI_INT, MPI_MAX, run->comm);
+    has = any && try_window(run);
+    kind_number = run->kind_number;
+    return has;
+}
+
+// All of the above, with windows in the run's kind of memory.
+static void step_windows(struct run *run, size_t bytes)
+{
+    if (!has_windows(run))
+        return;
+    in_run_memory = true;
+    step_sizes(run, bytes);
+    if (bytes <= LIMIT_WINDOW) {
+        step_requests(run, bytes);
+        step_flush_requests(run, bytes);
+        step_flush_local(run, bytes);
+        step_types(run, bytes);
+    }
+    in_run_memory = false;
+}
+
+static void step_windows_once(struct run *run, size_t bytes)
+{
+    if (!has_windows(run))
+        return;
+    in_run_memory = true;
+    step_epochs(run, bytes);
+    step_swap(run, bytes);
+    in_run_memory = false;
+}
+
+static bool is_of_class(int code, int class)
+{
+    int found = MPI_SUCCESS;
+    MPI_Error_class(code, &found);
+    return found == class;
+}
+
+// Attributes are those of the program's memory. Ranks may have none, and units of their own.
+static void step_attributes(struct run *run, size_t bytes)
+{
+    (void)bytes;
+    if (!has_windows(run))
+        return;
+    enum { UNIT = 4, COUNT = 10 };
+    bool has_memory = run->rank % 2 == 0;
+    int unit = UNIT + run->rank, found = 0, *unit_found = NULL;
+    MPI_Aint size = has_memory ? COUNT * unit : 0, *size_found = NULL;
+    void *base = NULL;
+    MPI_Win win;
+    struct buffer *memory = buffer_new(run, "window", (size_t)(COUNT * unit));
+    struct buffer *origin = buffer_filled(run, "origin", 8, run_seed(run, run->rank, 0));
+    MPI_Win_create(has_memory ? memory->data : NULL, size, unit, MPI_INFO_NULL, run->comm, &win);
+    MPI_Win_get_attr(win, MPI_WIN_BASE, &base, &found);
+    run_check(run, found && base == (has_memory ? memory->data : NULL), "wrong base %p", base);
+    MPI_Win_get_attr(win, MPI_WIN_SIZE, &size_found, &found);
+    run_check(run, found && *size_found == size, "wrong size");
+    MPI_Win_get_attr(win, MPI_WIN_DISP_UNIT, &unit_found, &found);
+    run_check(run, found && *unit_found == unit, "wrong unit");
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    int code = MPI_Put(origin->data, 8, MPI_BYTE, 0, 0, 8, MPI_BYTE, win);
+    run_check(run, is_of_class(code, MPI_ERR_RMA_SYNC), "a put without an epoch gave %d", code);
+    code = MPI_Win_unlock(0, win);
+    run_check(run, is_of_class(code, MPI_ERR_RMA_SYNC), "an unlock of nothing gave %d", code);
+    MPI_Win_fence(0, win);
+    code = MPI_Put(origin->data, 8, MPI_BYTE, 0, COUNT - 1, 8, MPI_BYTE, win);
+    run_check(run, is_of_class(code, MPI_ERR_RMA_RANGE), "a put beyond the window gave %d", code);
+    code = MPI_Put(origin->data, 8, MPI_BYTE, run->size, 0, 8, MPI_BYTE, win);
+    run_check(run, is_of_class(code, MPI_ERR_RANK), "a put to no rank gave %d", code);
+    MPI_Win_fence(0, win);
+    if (run->rank == run->size - 1) // by the target's unit
+        MPI_Put(origin->data, 8, MPI_BYTE, 0, 1, 8, MPI_BYTE, win);
+    MPI_Put(origin->data, 8, MPI_BYTE, MPI_PROC_NULL, 0, 8, MPI_BYTE, win);
+    MPI_Win_fence(0, win);
+    if (run->rank == 0)
+        buffer_expect(memory, UNIT, 8, run_seed(run, run->size - 1, 0));
+    MPI_Win_free(&win);
+    buffer_finish(origin);
+    buffer_finish(memory);
+}
+
+// Memory that MPI knows nothing of cannot be attached.
+static void step_attach(struct run *run, size_t bytes)
+{
+    (void)bytes;
+    enum { BYTES = 4096 };
+    MPI_Win win;
+    struct buffer *buffer = buffer_new(run, "window", BYTES);
+    if (run->expect_windows && !memory_cpu_reaches(&buffer->memory)) {
         MPI_Win_create_dynamic(MPI_INFO_NULL, run->comm, &win);
         MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
-        check_refused(run, "Win_attach", MPI_Win_attach(win, buffer->data, (MPI_Aint)bytes));
+        run_check(run, MPI_Win_attach(win, buffer->data, BYTES) != MPI_SUCCESS,
+                  "Win_attach of device memory was not refused");
         MPI_Win_free(&win);
     }
     buffer_finish(buffer);
-}
-
-static void step_refusals(struct run *run, size_t bytes)
-{
-    step_refusal(run, bytes != 0 ? bytes : 4096);
 }
 
 static const struct step steps[] = {
@@ -435,7 +529,10 @@ static const struct step steps[] = {
     {"requests and synchronisation", step_flush_requests, LIMIT_WINDOW, 1},
     {"flush_local", step_flush_local, LIMIT_WINDOW, 1},
     {"types", step_types, LIMIT_WINDOW, 1},
-    {"refusal", step_refusals, STEP_ONCE, 1},
+    {"windows of the kind", step_windows_once, STEP_ONCE, 2},
+    {"windows of the kind, sizes", step_windows, LIMIT_SMALL, 2},
+    {"attributes", step_attributes, STEP_ONCE, 2},
+    {"Win_attach", step_attach, STEP_ONCE, 1},
 };
 
 int main(int argc, char **argv)

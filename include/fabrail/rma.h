@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Module rma: windows over device memory. An origin moves data by its own device, straight to or
+// from the memory of the target, which is mapped there. The target does nothing.
+//
+// The real MPI has a window as well, over a few bytes of host memory that Fabrail owns. It gives
+// the handle, the group, the attributes and the error handler. Epochs are Fabrail's alone: their
+// words stand in memory that the ranks of the window share. So a window lies on one host.
+//
+// Several threads may call any function on one window. A function that waits for other ranks makes
+// progress meanwhile, and gives up when a rank of the window is gone.
+#ifndef FR_FABRAIL_RMA_H
+#define FR_FABRAIL_RMA_H
+
+#include "fabrail/device/reduce.h"
+#include "fabrail/staging/path.h"
+
+struct fr_rma_window;
+
+// Number of windows over device memory that this process has.
+extern _Atomic unsigned fr_rma_window_count;
+
+// Returns whether there is any, at the cost of a load.
+static inline bool fr_rma_any(void)
+{
+    return atomic_load_explicit(&fr_rma_window_count, memory_order_relaxed) != 0;
+}
+
+// Returns the window of a handle of the real MPI, NULL for a window that is the real MPI's alone.
+struct fr_rma_window *fr_rma_window_find(fr_word win);
+
+// What this rank gives to a window, and who makes it.
+struct fr_rma_offer {
+    const char *call; // the MPI function, for the log
+    fr_word comm;
+    int rank; // in `comm`
+    int size;
+    uintptr_t base;
+    size_t bytes;
+    int unit; // bytes of a displacement
+};
+
+enum fr_rma_outcome {
+    FR_RMA_PLAIN,   // no rank gives device memory: the window is the real MPI's
+    FR_RMA_SERVED,  // the window is made
+    FR_RMA_REFUSED, // a rank cannot take part; the log says which and why
+};
+
+// Agrees with all ranks of a communicator on a new window. All come to the same outcome, unless MPI
+// fails. Collective; every rank is on the communicator's name (fr_job_comm_name). With
+// FR_RMA_SERVED the caller owns *window.
+enum fr_rma_outcome fr_rma_window_agree(const struct fr_rma_offer *offer,
+                                        struct fr_rma_window **window);
+
+// The memory over which the real MPI's window is made.
+enum { FR_RMA_HOST_BYTES = 64 };
+void *fr_rma_window_host_memory(struct fr_rma_window *window);
+
+// Gives a window its handle, by which fr_rma_window_find finds it. Returns FR_ERR_NO_MEMORY when
+// there is no memory for that.
+FR_MUST_CHECK enum fr_status fr_rma_window_bind(struct fr_rma_window *window, fr_word win);
+
+// Writes to *value what MPI_Win_get_attr tells of a window: base, size, unit, model. Returns false
+// for other attributes.
+bool fr_rma_window_attribute(struct fr_rma_window *window, int keyval, void **value);
+
+// Completes all accesses of this process and waits until all ranks have done so. Returns
+// FR_ERR_EPOCH within an epoch that has begun.
+FR_MUST_CHECK enum fr_status fr_rma_window_close(struct fr_rma_window *window);
+
+// Frees a window. NULL is accepted.
+void fr_rma_window_free(struct fr_rma_window *window);
+
+// Returns the number of ranks of a window.
+int fr_rma_window_size(const struct fr_rma_window *window);
+
+// Sets what waits of this module call besides the progress of messages.
+void fr_rma_progress_also(void (*progress)(void));
+
+// Elements in the memory of a target.
+struct fr_rma_place {
+    int target; // rank in the window
+    int64_t displacement;
+    const struct fr_layout *layout;
+    size_t count;
+};
+
+// Begin to move the data of a measured view of one block to a target, or from there. They are
+// complete when the target has been synchronised, or fr_rma_flush has returned. Return FR_ERR_RANGE
+// and FR_ERR_EPOCH as their names say.
+FR_MUST_CHECK enum fr_status fr_rma_put(struct fr_rma_window *window,
+                                        const struct fr_rma_place *place,
+                                        const struct fr_staging_view *origin);
+FR_MUST_CHECK enum fr_status fr_rma_get(struct fr_rma_window *window,
+                                        const struct fr_rma_place *place,
+                                        const struct fr_staging_view *result);
+
+// An access that no other such access to the same target can come between. Views are measured and
+// have one block.
+struct fr_rma_update {
+    const struct fr_staging_view *origin;  // NULL: nothing is done with the target
+    const struct fr_staging_view *compare; // the target is replaced if it equals this; else NULL
+    const struct fr_staging_view *result;  // what was there before; NULL: not wanted
+    fr_word element;                       // the predefined datatype that all data consist of
+    fr_word operation;
+    enum fr_reduce_row row; // by which a kernel combines; FR_REDUCE_ROWS: none, or no operation
+};
+
+// Updates memory of a target. It is complete when the function returns.
+FR_MUST_CHECK enum fr_status fr_rma_update(struct fr_rma_window *window,
+                                           const struct fr_rma_place *place,
+                                           const struct fr_rma_update *update);
+
+// Completes all accesses that this process has begun, at their targets too.
+FR_MUST_CHECK enum fr_status fr_rma_flush(struct fr_rma_window *window);
+
+// Epochs, named as MPI names them. Those that end one complete its accesses first. `ranks` are
+// ranks in the window. All return FR_ERR_EPOCH for a call that does not fit those before it.
+FR_MUST_CHECK enum fr_status fr_rma_fence(struct fr_rma_window *window);
+FR_MUST_CHECK enum fr_status fr_rma_lock(struct fr_rma_window *window, int target, bool exclusive);
+FR_MUST_CHECK enum fr_status fr_rma_unlock(struct fr_rma_window *window, int target);
+FR_MUST_CHECK enum fr_status fr_rma_lock_all(struct fr_rma_window *window);
+FR_MUST_CHECK enum fr_status fr_rma_unlock_all(struct fr_rma_window *window);
+FR_MUST_CHECK enum fr_status fr_rma_post(struct fr_rma_window *window, const int *ranks,
+                                         size_t count);
+FR_MUST_CHECK enum fr_status fr_rma_start(struct fr_rma_window *window, const int *ranks,
+                                          size_t count);
+FR_MUST_CHECK enum fr_status fr_rma_complete(struct fr_rma_window *window);
+FR_MUST_CHECK enum fr_status fr_rma_wait(struct fr_rma_window *window);
+FR_MUST_CHECK enum fr_status fr_rma_test(struct fr_rma_window *window, bool *over);
+
+// Waits for what the application has begun on this rank's memory of the window by calls that only
+// look complete, so that others see it.
+FR_MUST_CHECK enum fr_status fr_rma_sync(struct fr_rma_window *window);
+
+#endif

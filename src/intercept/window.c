@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Windows over device memory: their making, epochs and end. The real MPI hears of the making and
+// the end alone.
+#include "config.h"
+
+#include "fabrail/job.h"
+#include "intercept/window.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Writes the ranks in the window of the members of a group. The caller frees *ranks.
+static enum fr_status ranks_of(fr_word win, fr_word group, int **ranks, int *count)
+{
+    _Alignas(8) char all[8];
+    if (FR_MPI(Group_size, group, FR_PTR(count)) != fr_abi_mpi.SUCCESS ||
+        FR_MPI(Win_get_group, win, FR_PTR(all)) != fr_abi_mpi.SUCCESS)
+        return FR_ERR_MPI;
+    enum fr_status status = FR_ERR_NO_MEMORY;
+    int *members = malloc(2 * ((size_t)*count + 1) * sizeof(*members));
+    if (members) {
+        int *own = members + *count;
+        for (int i = 0; i < *count; i++)
+            own[i] = i;
+        status = FR_MPI(Group_translate_ranks, group, (fr_word)*count, FR_PTR(own),
+                        fr_abi_handle_load(all, 0), FR_PTR(members)) == fr_abi_mpi.SUCCESS
+                     ? FR_OK
+                     : FR_ERR_MPI;
+    }
+    FR_MPI(Group_free, FR_PTR(all));
+    for (int i = 0; i < *count && status == FR_OK; i++)
+        status = members[i] == fr_abi_mpi.UNDEFINED ? FR_ERR_INVALID : FR_OK;
+    if (status != FR_OK)
+        free(members);
+    else
+        *ranks = members;
+    return status;
+}
+
+static enum fr_status with_group(struct fr_rma_window *window, fr_word win, fr_word group,
+                                 enum fr_status (*call)(struct fr_rma_window *window,
+                                                        const int *ranks, size_t count))
+{
+    int *ranks = NULL, count = 0;
+    enum fr_status status = ranks_of(win, fr_abi_handle(group), &ranks, &count);
+    if (status == FR_OK)
+        status = call(window, ranks, (size_t)count);
+    free(ranks);
+    return status;
+}
+
+// Ends a window. Its memory is the program's again when all ranks have come here.
+static int free_window(struct fr_rma_window *window, const fr_word *args)
+{
+    fr_word win = fr_abi_handle_load((const void *)args[0], 0);
+    enum fr_status status = fr_rma_window_close(window);
+    if (status != FR_OK)
+        return fr_request_raise('w', win, fr_request_error_code(status));
+    int rc = fr_abi_call(FR_FN_MPI_Win_free, args);
+    if (rc == fr_abi_mpi.SUCCESS)
+        fr_rma_window_free(window);
+    return rc;
+}
+
+static enum fr_status test(struct fr_rma_window *window, int *flag)
+{
+    bool over = false;
+    enum fr_status status = fr_rma_test(window, &over);
+    *flag = over;
+    return status;
+}
+
+static enum fr_status lock(struct fr_rma_window *window, const fr_word *args)
+{
+    int sort = (int)args[0];
+    if (sort != fr_abi_mpi.LOCK_EXCLUSIVE && sort != fr_abi_mpi.LOCK_SHARED)
+        return FR_ERR_INVALID;
+    return fr_rma_lock(window, (int)args[1], sort == fr_abi_mpi.LOCK_EXCLUSIVE);
+}
+
+// Serves a call that synchronises a window. One that names a rank has a good one.
+static enum fr_status synchronise(enum fr_fn fn, struct fr_rma_window *window, fr_word win,
+                                  const fr_word *args)
+{
+    switch (fn) {
+    case FR_FN_MPI_Win_fence:
+        return fr_rma_fence(window);
+    case FR_FN_MPI_Win_lock:
+        return lock(window, args);
+    case FR_FN_MPI_Win_lock_all:
+        return fr_rma_lock_all(window);
+    case FR_FN_MPI_Win_unlock:
+        return fr_rma_unlock(window, (int)args[0]);
+    case FR_FN_MPI_Win_unlock_all:
+        return fr_rma_unlock_all(window);
+    case FR_FN_MPI_Win_post:
+        return with_group(window, win, args[0], fr_rma_post);
+    case FR_FN_MPI_Win_start:
+        return with_group(window, win, args[0], fr_rma_start);
+    case FR_FN_MPI_Win_complete:
+        return fr_rma_complete(window);
+    case FR_FN_MPI_Win_wait:
+        return fr_rma_wait(window);
+    case FR_FN_MPI_Win_test:
+        return test(window, (int *)args[1]);
+    case FR_FN_MPI_Win_sync:
+        return fr_rma_sync(window);
+    default: // flushes of all sorts
+        return fr_rma_flush(window);
+    }
+}
+
+int fr_intercept_window_result(fr_word win, enum fr_fn fn, enum fr_status status)
+{
+    if (status == FR_OK)
+        return fr_abi_mpi.SUCCESS;
+    fr_debug("%s: %s", fr_abi_rows[fn].name, fr_core_status_text(status));
+    return fr_request_raise('w', win, fr_request_error_code(status));
+}
+
+bool fr_intercept_window_has_rank(const struct fr_rma_window *window, int rank)
+{
+    return rank >= 0 && rank < fr_rma_window_size(window);
+}
+
+bool fr_intercept_call_window(enum fr_fn fn, fr_word *args, int *result)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[fn];
+    bool frees = row->window_freed >= 0;
+    if (!fr_rma_any() || (frees && !args[0]))
+        return false;
+    fr_word win =
+        frees ? fr_abi_handle_load((const void *)args[0], 0) : fr_abi_handle(args[row->window]);
+    struct fr_rma_window *window = fr_rma_window_find(win);
+    if (!window)
+        return false;
+    int rank = row->peer >= 0 ? (int)args[row->peer] : 0;
+    if (frees) {
+        *result = free_window(window, args);
+    } else if (fn == FR_FN_MPI_Win_get_attr) {
+        if (!fr_rma_window_attribute(window, (int)args[1], (void **)args[2]))
+            return false;
+        *(int *)args[3] = 1;
+        *result = fr_abi_mpi.SUCCESS;
+    } else if (row->peer >= 0 && rank == fr_abi_mpi.PROC_NULL) {
+        *result = fr_abi_mpi.SUCCESS;
+    } else if (row->peer >= 0 && !fr_intercept_window_has_rank(window, rank)) {
+        *result = fr_request_raise('w', win, fr_abi_mpi.ERR_RANK);
+    } else {
+        *result = fr_intercept_window_result(win, fn, synchronise(fn, window, win, args));
+    }
+    return true;
+}
+
+bool fr_intercept_call_window_sync(enum fr_fn fn, fr_word *args, int *result)
+{
+    return fr_intercept_call_window(fn, args, result) ||
+           fr_intercept_call_win_sync(fn, args, result);
+}
+
+// Makes the real MPI's window over memory of Fabrail's, and ties both together.
+static int make_real(struct fr_rma_window *window, enum fr_fn fn, const fr_word *args)
+{
+    fr_word real[FR_MAX_ARGS];
+    memcpy(real, args, fr_abi_rows[fn].arg_count * sizeof(*args));
+    real[0] = FR_PTR(fr_rma_window_host_memory(window));
+    real[1] = FR_RMA_HOST_BYTES;
+    real[2] = 1;
+    int rc = fr_abi_call(fn, real);
+    if (rc != fr_abi_mpi.SUCCESS) {
+        fr_rma_window_free(window);
+        return rc;
+    }
+    fr_word win = fr_abi_handle_load((const void *)args[5], 0);
+    enum fr_status status = fr_rma_window_bind(window, win);
+    if (status == FR_OK)
+        return rc;
+    fr_rma_window_free(window);
+    return fr_request_raise('w', win, fr_request_error_code(status));
+}
+
+// Whether all ranks of the communicator come to an agreement on a window.
+static bool agrees(enum fr_fn fn, const fr_word *args)
+{
+    fr_word comm = fr_abi_comm(fn, args);
+    int unit = (int)args[2];
+    return fr_intercept_nvlink_is_enabled() && !fr_intercept_passes_device_memory(fn) &&
+           comm != fr_abi_mpi.COMM_NULL && (intptr_t)args[1] >= 0 && unit > 0 &&
+           fr_job_comm_name(comm) != 0;
+}
+
+bool fr_intercept_call_win_make(enum fr_fn fn, fr_word *args, int *result)
+{
+    struct fr_intercept_shape comm;
+    struct fr_rma_window *window = NULL;
+    if (!agrees(fn, args) || fr_intercept_shape_of(fr_abi_comm(fn, args), &comm) != FR_OK ||
+        comm.inter)
+        return fr_intercept_call_refusable(fn, args, result);
+    const struct fr_rma_offer offer = {
+        .call = fr_abi_rows[fn].name,
+        .comm = fr_abi_comm(fn, args),
+        .rank = comm.rank,
+        .size = comm.size,
+        .base = args[0],
+        .bytes = (size_t)args[1],
+        .unit = (int)args[2],
+    };
+    switch (fr_rma_window_agree(&offer, &window)) {
+    case FR_RMA_PLAIN:
+        return false;
+    case FR_RMA_SERVED:
+        *result = make_real(window, fn, args);
+        return true;
+    default:
+        *result = fr_request_raise('c', offer.comm, fr_abi_mpi.ERR_BASE);
+        return true;
+    }
+}

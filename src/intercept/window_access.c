@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One-sided operations on windows over device memory, from their arguments to their result.
+#include "config.h"
+
+#include "fabrail/request/schedule.h"
+#include "intercept/coll_reduction.h"
+#include "intercept/window.h"
+
+// Reads what a call says of the target: rank, displacement, and mostly count and datatype.
+static enum fr_status find_place(const struct fr_request_op *op, struct fr_rma_place *place,
+                                 fr_word *type)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    bool single = op->fn == FR_FN_MPI_Fetch_and_op || op->fn == FR_FN_MPI_Compare_and_swap;
+    fr_word count = single ? 1 : op->args[row->peer + 2];
+    int64_t elements = row->flags & FR_ROW_LARGE ? (int64_t)count : (int)count;
+    *type = fr_abi_handle(single ? op->args[row->peer - 1] : op->args[row->peer + 3]);
+    if (elements < 0)
+        return FR_ERR_LIMIT; // told as MPI_ERR_COUNT
+    place->target = (int)op->args[row->peer];
+    place->displacement = (int64_t)op->args[row->peer + 1];
+    place->count = (size_t)elements;
+    enum fr_status status = fr_datatype_acquire(*type, &place->layout);
+    return status == FR_ERR_INVALID ? FR_ERR_UNSUPPORTED : status; // told as MPI_ERR_TYPE
+}
+
+static const struct fr_staging_view *view_at(const struct fr_request_op *op, int buffer)
+{
+    for (unsigned v = 0; v < op->view_count; v++) {
+        if ((int)op->views[v].arg == buffer)
+            return &op->views[v];
+    }
+    return NULL;
+}
+
+static enum fr_status run_update(const struct fr_request_op *op, struct fr_rma_window *window,
+                                 const struct fr_rma_place *place, fr_word type)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    struct fr_rma_update update = {.result = view_at(op, row->receive.buffer),
+                                   .row = FR_REDUCE_ROWS};
+    if (op->fn == FR_FN_MPI_Compare_and_swap) {
+        update.origin = view_at(op, row->buffers[0]);
+        update.compare = view_at(op, row->buffers[1]);
+        return fr_rma_update(window, place, &update);
+    }
+    update.operation = fr_abi_handle(op->args[row->operation]);
+    if (update.operation == fr_abi_mpi.NO_OP)
+        return update.result ? fr_rma_update(window, place, &update) : FR_OK;
+    update.origin = view_at(op, row->send.buffer);
+    enum fr_status status = fr_datatype_element_of(type, &update.element);
+    const struct fr_layout *element = NULL;
+    if (status == FR_OK)
+        status = fr_datatype_acquire(update.element, &element);
+    if (status != FR_OK)
+        return status;
+    update.row = fr_intercept_reduction_row(element, update.element, update.operation);
+    status = fr_rma_update(window, place, &update);
+    fr_datatype_release(element);
+    return status;
+}
+
+static enum fr_status run(const struct fr_request_op *op, struct fr_rma_window *window)
+{
+    struct fr_rma_place place;
+    fr_word type;
+    enum fr_status status = find_place(op, &place, &type);
+    if (status != FR_OK)
+        return status;
+    switch (op->fn) {
+    case FR_FN_MPI_Put:
+    case FR_FN_MPI_Put_c:
+    case FR_FN_MPI_Rput:
+    case FR_FN_MPI_Rput_c:
+        status = fr_rma_put(window, &place, &op->views[0]);
+        break;
+    case FR_FN_MPI_Get:
+    case FR_FN_MPI_Get_c:
+    case FR_FN_MPI_Rget:
+    case FR_FN_MPI_Rget_c:
+        status = fr_rma_get(window, &place, &op->views[0]);
+        break;
+    default:
+        status = run_update(op, window, &place, type);
+        break;
+    }
+    fr_datatype_release(place.layout);
+    return status;
+}
+
+static void count(const struct fr_request_op *op)
+{
+    const struct fr_policy_choice choice = {FR_PATH_PEER, "the origin maps the target's memory"};
+    for (unsigned v = 0; v < op->view_count; v++)
+        fr_intercept_count_view(op, &op->views[v], choice, NULL);
+}
+
+// Makes the request of a call whose data have been moved.
+static enum fr_status make_request(const struct fr_request_op *op, struct fr_rma_window *window)
+{
+    int request = fr_abi_rows[op->fn].request;
+    if (request < 0)
+        return FR_OK;
+    enum fr_status status = fr_rma_flush(window);
+    if (status == FR_OK && !fr_request_make_complete((void *)op->args[request]))
+        status = FR_ERR_MPI;
+    return status;
+}
+
+static enum fr_status serve(struct fr_request_op *op, struct fr_rma_window *window)
+{
+    int target = (int)op->args[fr_abi_rows[op->fn].peer];
+    enum fr_status status = fr_intercept_views_build(op);
+    if (status == FR_ERR_INVALID)
+        return FR_ERR_UNSUPPORTED; // told as MPI_ERR_TYPE
+    for (unsigned v = 0; v < op->view_count; v++)
+        fr_staging_view_measure(&op->views[v]);
+    if (status == FR_OK && target != fr_abi_mpi.PROC_NULL)
+        status = run(op, window);
+    if (status == FR_OK)
+        count(op);
+    return status == FR_OK ? make_request(op, window) : status;
+}
+
+bool fr_intercept_call_rma(enum fr_fn fn, fr_word *args, int *result)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[fn];
+    fr_word win = fr_abi_handle(args[row->window]);
+    struct fr_rma_window *window = fr_rma_any() ? fr_rma_window_find(win) : NULL;
+    if (!window)
+        return fr_intercept_call_buffers(fn, args, result);
+    int target = (int)args[row->peer];
+    if (target != fr_abi_mpi.PROC_NULL && !fr_intercept_window_has_rank(window, target)) {
+        *result = fr_request_raise('w', win, fr_abi_mpi.ERR_RANK);
+        return true;
+    }
+    struct fr_request_op *op = fr_request_op_new(fn, args);
+    enum fr_status status = FR_ERR_NO_MEMORY;
+    if (op) {
+        fr_intercept_find_object(op);
+        op->counted_as = fn;
+        status = serve(op, window);
+    }
+    fr_request_op_free(op);
+    *result = fr_intercept_window_result(win, fn, status);
+    return true;
+}

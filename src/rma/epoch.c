@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Epochs. A call that ends one completes the accesses of this process first, and then tells the
+// others.
+#include "config.h"
+
+#include "rma/rma_int.h"
+
+#include "fabrail/ipc.h"
+
+enum fr_status fr_rma_sync(struct fr_rma_window *window)
+{
+    const struct fr_rma_part *own = fr_rma_own_part(window);
+    if (own->bytes == 0)
+        return FR_OK;
+    return fr_device_sync_app_work(&own->range, (uintptr_t)own->base, (size_t)own->bytes);
+}
+
+enum fr_status fr_rma_fence(struct fr_rma_window *window)
+{
+    enum fr_status status = fr_rma_flush(window);
+    enum fr_status synced = fr_rma_sync(window);
+    enum fr_status met = fr_rma_words_meet(&window->words);
+    window->fenced = true;
+    return status != FR_OK ? status : synced != FR_OK ? synced : met;
+}
+
+static enum fr_status show_own(struct fr_rma_window *window, int target)
+{
+    return target == window->rank ? fr_rma_sync(window) : FR_OK;
+}
+
+enum fr_status fr_rma_lock(struct fr_rma_window *window, int target, bool exclusive)
+{
+    struct fr_rma_part *part = &window->parts[target];
+    if (part->locked != FR_RMA_UNLOCKED || window->all_locked)
+        return FR_ERR_EPOCH;
+    enum fr_status status = show_own(window, target);
+    if (status == FR_OK)
+        status = fr_rma_words_lock(&window->words, target, exclusive);
+    if (status == FR_OK)
+        part->locked = exclusive ? FR_RMA_EXCLUSIVE : FR_RMA_SHARED;
+    return status;
+}
+
+static void unlock(struct fr_rma_window *window, int target)
+{
+    struct fr_rma_part *part = &window->parts[target];
+    if (part->locked != FR_RMA_UNLOCKED)
+        fr_rma_words_unlock(&window->words, target, part->locked == FR_RMA_EXCLUSIVE);
+    part->locked = FR_RMA_UNLOCKED;
+}
+
+enum fr_status fr_rma_unlock(struct fr_rma_window *window, int target)
+{
+    if (window->parts[target].locked == FR_RMA_UNLOCKED || window->all_locked)
+        return FR_ERR_EPOCH;
+    enum fr_status status = fr_rma_flush(window);
+    enum fr_status shown = show_own(window, target);
+    unlock(window, target);
+    return status == FR_OK ? shown : status;
+}
+
+enum fr_status fr_rma_lock_all(struct fr_rma_window *window)
+{
+    enum fr_status status = FR_OK;
+    if (window->all_locked)
+        return FR_ERR_EPOCH;
+    for (int rank = 0; rank < window->size; rank++) {
+        if (window->parts[rank].locked != FR_RMA_UNLOCKED)
+            return FR_ERR_EPOCH;
+    }
+    for (int rank = 0; rank < window->size && status == FR_OK; rank++)
+        status = fr_rma_lock(window, rank, false);
+    window->all_locked = status == FR_OK;
+    return status;
+}
+
+enum fr_status fr_rma_unlock_all(struct fr_rma_window *window)
+{
+    if (!window->all_locked)
+        return FR_ERR_EPOCH;
+    enum fr_status status = fr_rma_flush(window);
+    enum fr_status shown = fr_rma_sync(window);
+    for (int rank = 0; rank < window->size; rank++)
+        unlock(window, rank);
+    window->all_locked = false;
+    return status == FR_OK ? shown : status;
+}
+
+enum fr_status fr_rma_post(struct fr_rma_window *window, const int *ranks, size_t count)
+{
+    if (window->exposed)
+        return FR_ERR_EPOCH;
+    enum fr_status status = fr_rma_sync(window);
+    window->exposed = true;
+    for (size_t i = 0; i < count; i++) {
+        struct fr_rma_part *part = &window->parts[ranks[i]];
+        part->posted = true;
+        part->completes++;
+        fr_rma_words_post(&window->words, ranks[i]);
+    }
+    return status;
+}
+
+enum fr_status fr_rma_start(struct fr_rma_window *window, const int *ranks, size_t count)
+{
+    struct fr_rma_wait wait = fr_rma_wait_begin(&window->words, "MPI_Win_post");
+    enum fr_status status = FR_OK;
+    if (window->started)
+        return FR_ERR_EPOCH;
+    window->started = true;
+    for (size_t i = 0; i < count && status == FR_OK; i++) {
+        struct fr_rma_part *part = &window->parts[ranks[i]];
+        while (status == FR_OK &&
+               (int32_t)(fr_rma_words_posts_of(&window->words, ranks[i]) - part->starts) <= 0)
+            status = fr_rma_wait_step(&wait);
+        part->starts += status == FR_OK;
+        part->started = status == FR_OK;
+    }
+    return status;
+}
+
+enum fr_status fr_rma_complete(struct fr_rma_window *window)
+{
+    if (!window->started)
+        return FR_ERR_EPOCH;
+    enum fr_status status = fr_rma_flush(window);
+    window->started = false;
+    for (int rank = 0; rank < window->size; rank++) {
+        if (window->parts[rank].started)
+            fr_rma_words_complete(&window->words, rank);
+        window->parts[rank].started = false;
+    }
+    return status;
+}
+
+// Looks whether all that this rank has posted for have completed their accesses.
+static bool is_over(struct fr_rma_window *window)
+{
+    bool over = true;
+    for (int rank = 0; rank < window->size && over; rank++) {
+        struct fr_rma_part *part = &window->parts[rank];
+        if (!part->posted)
+            continue;
+        uint32_t told = fr_rma_words_completes_of(&window->words, rank);
+        over = (int32_t)(told - part->completes) >= 0;
+        part->posted = !over;
+    }
+    window->exposed = !over;
+    return over;
+}
+
+enum fr_status fr_rma_test(struct fr_rma_window *window, bool *over)
+{
+    if (!window->exposed)
+        return FR_ERR_EPOCH;
+    *over = is_over(window);
+    if (!*over)
+        fr_rma_wait_progress();
+    return FR_OK;
+}
+
+enum fr_status fr_rma_wait(struct fr_rma_window *window)
+{
+    struct fr_rma_wait wait = fr_rma_wait_begin(&window->words, "MPI_Win_complete");
+    enum fr_status status = window->exposed ? FR_OK : FR_ERR_EPOCH;
+    while (status == FR_OK && !is_over(window))
+        status = fr_rma_wait_step(&wait);
+    return status;
+}

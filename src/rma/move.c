@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Puts and gets. Data in one piece on both sides go into the queue. Other data move at once: from
+// layout to layout on the device, or over packed host memory where no device uses both sides.
+#include "config.h"
+
+#include "rma/rma_int.h"
+
+#include "fabrail/ipc/engine.h"
+#include "fabrail/staging/own_copy.h"
+#include "fabrail/staging/packed.h"
+
+enum { SMALL_BYTES = 1 << 14 }; // of host memory, which the CPU copies
+
+static bool has_epoch(const struct fr_rma_window *window, const struct fr_rma_part *part)
+{
+    return window->fenced || window->all_locked || part->locked != FR_RMA_UNLOCKED || part->started;
+}
+
+enum fr_status fr_rma_target_find(struct fr_rma_window *window, const struct fr_rma_place *place,
+                                  struct fr_rma_target *target)
+{
+    struct fr_rma_part *part = &window->parts[place->target];
+    const struct fr_layout *layout = place->layout;
+    ptrdiff_t first = 0;
+    size_t span = 0;
+    int64_t low, high, offset;
+    if (!has_epoch(window, part))
+        return FR_ERR_EPOCH;
+    fr_datatype_span(layout->extent, layout->true_lower, layout->true_extent, place->count, &first,
+                     &span);
+    if (__builtin_mul_overflow(place->displacement, (int64_t)part->unit, &offset) ||
+        __builtin_add_overflow(offset, (int64_t)first, &low) ||
+        __builtin_add_overflow(low, (int64_t)span, &high))
+        return FR_ERR_RANGE;
+    if (span > 0 && (low < 0 || (uint64_t)high > part->bytes))
+        return FR_ERR_RANGE;
+    target->part = part;
+    target->block =
+        (struct fr_staging_view_block){.count = place->count, .layout = layout, .out = true};
+    target->view = (struct fr_staging_view){
+        .base = part->address + (uintptr_t)offset,
+        .blocks = &target->block,
+        .block_count = 1,
+        .first = first,
+        .span = span,
+        .out_bytes = place->count * layout->size_bytes,
+        .range = part->range,
+    };
+    return FR_OK;
+}
+
+bool fr_rma_is_native(const struct fr_rma_target *target, const struct fr_staging_view *view)
+{
+    const struct fr_device_range *range = &target->part->range;
+    bool shares = !range->context || !view->range.context || range->context == view->range.context;
+    return target->part->mapping.direct && fr_device_owns(&view->range) && !view->absolute &&
+           shares && range->device == view->range.device && fr_staging_view_is_in_range(view);
+}
+
+bool fr_rma_is_on_host(const struct fr_staging_view *view)
+{
+    return !fr_device_owns(&view->range) && !view->mixed;
+}
+
+static enum fr_status sync_app_work(const struct fr_staging_view *view)
+{
+    return fr_device_sync_app_work(&view->range, view->base + (uintptr_t)view->first, view->span);
+}
+
+enum fr_status fr_rma_copy_packed(const struct fr_staging_view *view,
+                                  struct fr_staging_lease packed,
+                                  enum fr_device_direction direction)
+{
+    const struct fr_staging_view_block *block = &view->blocks[0];
+    size_t bytes = fr_rma_bytes_of(view);
+    if (fr_rma_is_on_host(view)) {
+        fr_staging_copy_shaped(block->layout, block->count, fr_rma_address_of(view), packed.address,
+                               bytes, direction == FR_TO_STAGE);
+        return FR_OK;
+    }
+    struct fr_staging_view staged;
+    struct fr_staging_view_block of_staged;
+    struct fr_device_batch batch;
+    fr_staging_view_at(view, packed, &staged, &of_staged);
+    staged.path = FR_PATH_HOST;
+    fr_device_batch_begin(&batch);
+    fr_staging_copy_slice(&staged, direction, 0, bytes, &batch);
+    return fr_device_batch_finish(&batch);
+}
+
+static enum fr_status move_over_host(const struct fr_staging_view *from,
+                                     const struct fr_staging_view *to)
+{
+    struct fr_staging_lease packed;
+    enum fr_status status = fr_staging_borrow(fr_rma_bytes_of(from), &packed);
+    if (status != FR_OK)
+        return status;
+    status = fr_rma_copy_packed(from, packed, FR_TO_STAGE);
+    if (status == FR_OK)
+        status = fr_rma_copy_packed(to, packed, FR_FROM_STAGE);
+    fr_staging_return(&packed);
+    return status;
+}
+
+static enum fr_status move_on_device(const struct fr_staging_view *from,
+                                     const struct fr_staging_view *to)
+{
+    const struct fr_staging_view_block *source = &from->blocks[0], *into = &to->blocks[0];
+    const struct fr_staging_own_copy copy = {
+        .from = {source->layout, source->count, fr_rma_address_of(from)},
+        .to = {into->layout, into->count, fr_rma_address_of(to)},
+        .bytes = fr_rma_bytes_of(from),
+    };
+    return fr_staging_copy_own(from, to, &copy, 1);
+}
+
+static struct fr_device_push_piece piece_of(uintptr_t there, uintptr_t here, size_t bytes,
+                                            bool puts)
+{
+    return (struct fr_device_push_piece){
+        .dst = puts ? there : here, .src = puts ? here : there, .bytes = bytes};
+}
+
+// Queues a move between device memory in one piece here and there.
+static enum fr_status queue_native(struct fr_rma_window *window, struct fr_rma_target *target,
+                                   const struct fr_staging_view *own, bool puts)
+{
+    size_t bytes = fr_rma_bytes_of(own);
+    enum fr_status status = sync_app_work(own);
+    if (status != FR_OK)
+        return status;
+    fr_rma_queue_add(
+        window->queue, &target->part->range,
+        piece_of(fr_rma_address_of(&target->view), fr_rma_address_of(own), bytes, puts),
+        fr_ipc_engine(FR_SIZE_MESSAGE_CE, bytes));
+    return FR_OK;
+}
+
+// Queues a move between host memory in one piece and the target. Copy engines reach any host
+// memory.
+static void queue_host(struct fr_rma_window *window, struct fr_rma_target *target,
+                       const struct fr_staging_view *own, bool puts)
+{
+    size_t bytes = fr_rma_bytes_of(own);
+    uintptr_t here = fr_rma_address_of(own), there = fr_rma_address_of(&target->view);
+    enum fr_device_engine engine = FR_ENGINE_CE;
+    void *room = NULL;
+    if (bytes <= SMALL_BYTES && target->part->mapping.direct)
+        room = fr_rma_queue_room(window->queue, bytes);
+    if (room) {
+        engine = FR_ENGINE_SM;
+        if (puts)
+            memcpy(room, (const void *)here, bytes);
+        else
+            fr_rma_queue_copy_back(window->queue, (void *)here, room, bytes);
+        here = (uintptr_t)room;
+    }
+    fr_rma_queue_add(window->queue, &target->part->range, piece_of(there, here, bytes, puts),
+                     engine);
+}
+
+static enum fr_status move(struct fr_rma_window *window, struct fr_rma_target *target,
+                           const struct fr_staging_view *own, bool puts)
+{
+    const struct fr_staging_view *there = &target->view;
+    bool native = fr_rma_is_native(target, own);
+    if (fr_staging_view_is_in_one_piece(there)) {
+        if (native && fr_staging_view_is_in_one_piece(own))
+            return queue_native(window, target, own, puts);
+        if (fr_rma_is_on_host(own) && own->blocks[0].layout->contiguous) {
+            queue_host(window, target, own, puts);
+            return FR_OK;
+        }
+    }
+    const struct fr_staging_view *from = puts ? own : there, *to = puts ? there : own;
+    if (native && fr_staging_can_copy_own(from, to))
+        return move_on_device(from, to);
+    return move_over_host(from, to);
+}
+
+static enum fr_status access(struct fr_rma_window *window, const struct fr_rma_place *place,
+                             const struct fr_staging_view *own, bool puts)
+{
+    struct fr_rma_target target;
+    enum fr_status status = fr_rma_target_find(window, place, &target);
+    if (status != FR_OK)
+        return status;
+    if (fr_rma_bytes_of(own) != fr_rma_bytes_of(&target.view))
+        return FR_ERR_TRUNCATE;
+    if (fr_rma_bytes_of(own) == 0)
+        return FR_OK;
+    fr_rma_enter(window);
+    status = move(window, &target, own, puts);
+    fr_rma_leave(window);
+    return status;
+}
+
+enum fr_status fr_rma_put(struct fr_rma_window *window, const struct fr_rma_place *place,
+                          const struct fr_staging_view *origin)
+{
+    return access(window, place, origin, true);
+}
+
+enum fr_status fr_rma_get(struct fr_rma_window *window, const struct fr_rma_place *place,
+                          const struct fr_staging_view *result)
+{
+    return access(window, place, result, false);
+}
+
+enum fr_status fr_rma_flush(struct fr_rma_window *window)
+{
+    fr_rma_enter(window);
+    enum fr_status status = fr_rma_queue_finish(window->queue);
+    fr_rma_leave(window);
+    return status;
+}

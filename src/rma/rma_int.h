@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Inside of module rma: a window, and the accesses that are under way.
+#ifndef FR_RMA_RMA_INT_H
+#define FR_RMA_RMA_INT_H
+
+#include "fabrail/core/hash.h"
+#include "fabrail/ipc.h"
+#include "fabrail/rma.h"
+#include "rma/words.h"
+
+// Accesses that have been begun or wait to be. One thread at a time uses them (fr_rma_enter).
+struct fr_rma_queue;
+
+// Makes a queue. Returns NULL when out of memory.
+struct fr_rma_queue *fr_rma_queue_new(void);
+void fr_rma_queue_free(struct fr_rma_queue *queue);
+
+// Adds bytes that the device of `mover` moves. It reaches both ends, by kernel unless `engine` says
+// otherwise.
+void fr_rma_queue_add(struct fr_rma_queue *queue, const struct fr_device_range *mover,
+                      struct fr_device_push_piece piece, enum fr_device_engine engine);
+
+// Returns room for a few bytes in page-locked host memory that kernels reach, until the queue is
+// finished; NULL if there is none.
+void *fr_rma_queue_room(struct fr_rma_queue *queue, size_t bytes);
+
+// Has bytes copied from such room to memory of the application when the queue is finished.
+void fr_rma_queue_copy_back(struct fr_rma_queue *queue, void *to, const void *from, size_t bytes);
+
+// Waits until all that was added has been moved. Returns the first failure since the last time.
+FR_MUST_CHECK enum fr_status fr_rma_queue_finish(struct fr_rma_queue *queue);
+
+// What a rank has given to a window, and this rank's epochs with it.
+struct fr_rma_part {
+    uint64_t base; // in the owner's address space
+    uint64_t bytes;
+    uint64_t unit;
+    struct fr_ipc_handle handle;
+    struct fr_ipc_mapping mapping;
+    uintptr_t address;            // of `base` here; 0 where the rank has no memory
+    struct fr_device_range range; // of the memory here, for the device that moves it
+    enum { FR_RMA_UNLOCKED, FR_RMA_SHARED, FR_RMA_EXCLUSIVE } locked;
+    bool started;       // by MPI_Win_start
+    bool posted;        // this rank's memory, for that one
+    uint32_t starts;    // epochs that this rank has started there
+    uint32_t completes; // that are expected of that rank, of all epochs together
+};
+
+struct fr_rma_window {
+    fr_word win;
+    uint64_t host_memory[FR_RMA_HOST_BYTES / sizeof(uint64_t)]; // of the real MPI's window
+    int rank, size;
+    struct fr_rma_part *parts;
+    int *world; // ranks in MPI_COMM_WORLD
+    struct fr_rma_words words;
+    struct fr_rma_queue *queue;
+    _Atomic bool busy; // a thread uses the queue
+    bool fenced;       // MPI_Win_fence has begun an epoch
+    bool all_locked;
+    bool started;    // by MPI_Win_start
+    bool exposed;    // by MPI_Win_post
+    int model, unit; // as MPI_Win_get_attr points to them
+    intptr_t bytes;
+    UT_hash_handle hh;
+};
+
+static inline struct fr_rma_part *fr_rma_own_part(struct fr_rma_window *window)
+{
+    return &window->parts[window->rank];
+}
+
+// Takes the turn to use a window's queue, and gives it back. A thread that has it waits for no
+// other rank, but for the end of an update.
+static inline void fr_rma_enter(struct fr_rma_window *window)
+{
+    while (atomic_exchange_explicit(&window->busy, true, memory_order_acquire))
+        fr_wait_yield();
+}
+static inline void fr_rma_leave(struct fr_rma_window *window)
+{
+    atomic_store_explicit(&window->busy, false, memory_order_release);
+}
+
+// A view of elements in the memory of a target.
+struct fr_rma_target {
+    struct fr_rma_part *part;
+    struct fr_staging_view view;
+    struct fr_staging_view_block block;
+};
+
+// Finds the memory of an access. Returns FR_ERR_RANGE where it is not all in the window, and
+// FR_ERR_EPOCH where this rank has no epoch with the target.
+FR_MUST_CHECK enum fr_status fr_rma_target_find(struct fr_rma_window *window,
+                                                const struct fr_rma_place *place,
+                                                struct fr_rma_target *target);
+
+// Returns whether the target's device memory and a view can be used by one device in one context.
+bool fr_rma_is_native(const struct fr_rma_target *target, const struct fr_staging_view *view);
+
+// Returns whether a view is host memory that the CPU reads and writes.
+bool fr_rma_is_on_host(const struct fr_staging_view *view);
+
+// Returns the address of the first element of a view.
+static inline uintptr_t fr_rma_address_of(const struct fr_staging_view *view)
+{
+    return view->base + (uintptr_t)view->blocks[0].user_offset;
+}
+
+static inline size_t fr_rma_bytes_of(const struct fr_staging_view *view)
+{
+    return view->blocks[0].count * view->blocks[0].layout->size_bytes;
+}
+
+// Copies all data of a view to packed host memory (FR_TO_STAGE), or from there, and waits.
+FR_MUST_CHECK enum fr_status fr_rma_copy_packed(const struct fr_staging_view *view,
+                                                struct fr_staging_lease packed,
+                                                enum fr_device_direction direction);
+
+#endif

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Windows: how ranks agree on one, the table in which a handle finds it, and its end.
+#include "config.h"
+
+#include "rma/rma_int.h"
+
+#include "fabrail/job.h"
+#include "fabrail/rndv.h"
+
+#include <stdlib.h>
+
+_Atomic unsigned fr_rma_window_count;
+
+static struct fr_lock table_lock = FR_LOCK_INIT;
+static struct fr_rma_window *table FR_GUARDED_BY(table_lock);
+
+// What keeps a rank from taking part.
+enum obstacle { NONE, ON_HOST, NOT_EXPORTED, FAR, NO_WORDS, NOT_MAPPED };
+
+static const char *const obstacles[] = {
+    [ON_HOST] = "gives host memory, and another rank device memory",
+    [NOT_EXPORTED] = "gives device memory that other processes cannot map",
+    [FAR] = "is on another host",
+    [NO_WORDS] = "has no shared memory for the window's words",
+    [NOT_MAPPED] = "could not map the memory of another rank",
+};
+
+// What each rank tells all others.
+struct advert {
+    uint64_t base, bytes;
+    uint32_t unit;
+    uint32_t obstacle;
+    struct fr_job_secret secret; // of the words; rank 0's counts
+    struct fr_ipc_handle handle;
+};
+
+// Completes an exchange that has been begun with all ranks, and makes progress meanwhile.
+static enum fr_status complete(int code, void *request)
+{
+    if (code == fr_abi_mpi.SUCCESS)
+        (void)fr_job_complete(request, fr_rma_wait_progress, NULL, &code);
+    return code == fr_abi_mpi.SUCCESS ? FR_OK : FR_ERR_MPI;
+}
+
+// Finds the largest value that any rank has.
+static enum fr_status find_largest(fr_word comm, int *value)
+{
+    _Alignas(8) char request[8];
+    int own = *value;
+    return complete(FR_MPI(Iallreduce, FR_PTR(&own), FR_PTR(value), 1,
+                           fr_abi_mpi.types[FR_DATATYPE_INT],
+                           fr_abi_mpi.operations[FR_OPERATION_MAX], comm, FR_PTR(request)),
+                    request);
+}
+
+static enum fr_status exchange(fr_word comm, const struct advert *own, struct advert *all)
+{
+    _Alignas(8) char request[8];
+    return complete(FR_MPI(Iallgather, FR_PTR(own), sizeof(*own), fr_abi_mpi.BYTE, FR_PTR(all),
+                           sizeof(*all), fr_abi_mpi.BYTE, comm, FR_PTR(request)),
+                    request);
+}
+
+static void free_window(struct fr_rma_window *window)
+{
+    for (int rank = 0; window->parts && rank < window->size; rank++)
+        fr_ipc_unpin(&window->parts[rank].mapping);
+    fr_rma_words_close(&window->words);
+    fr_rma_queue_free(window->queue);
+    free(window->parts);
+    free(window->world);
+    free(window);
+}
+
+static struct fr_rma_window *new_window(const struct fr_rma_offer *offer)
+{
+    struct fr_rma_window *window = calloc(1, sizeof(*window));
+    if (!window)
+        return NULL;
+    window->rank = window->words.rank = offer->rank;
+    window->size = window->words.size = offer->size;
+    window->model = fr_abi_mpi.WIN_UNIFIED;
+    window->unit = offer->unit;
+    window->bytes = (intptr_t)offer->bytes;
+    window->parts = calloc((size_t)offer->size, sizeof(*window->parts));
+    window->world = calloc((size_t)offer->size, sizeof(*window->world));
+    window->queue = fr_rma_queue_new();
+    window->words.world = window->world;
+    if (window->parts && window->world && window->queue)
+        return window;
+    free_window(window);
+    return NULL;
+}
+
+// Finds the ranks in the world. Returns false where one is on another host.
+static bool find_world(struct fr_rma_window *window, fr_word comm)
+{
+    bool here = true;
+    for (int rank = 0; rank < window->size; rank++) {
+        uint64_t id;
+        window->world[rank] = fr_job_rank_in(comm, rank, &id);
+        here = here && fr_job_control_is_here(window->world[rank]);
+    }
+    return here;
+}
+
+// Exports this rank's memory to the others.
+static enum obstacle export_memory(struct fr_rma_window *window, const struct fr_rma_offer *offer,
+                                   const struct fr_device_range *range, struct advert *own)
+{
+    if (!fr_device_owns(range))
+        return ON_HOST;
+    if (fr_ipc_export(range, (const void *)offer->base, offer->bytes, &own->handle) != FR_OK)
+        return NOT_EXPORTED;
+    enum fr_status sent = FR_OK;
+    for (int rank = 0; rank < window->size && sent == FR_OK; rank++)
+        sent =
+            fr_ipc_send_descriptor(&own->handle, fr_job_process_of(window->world[rank]), 1, false);
+    return sent == FR_OK ? NONE : NOT_EXPORTED;
+}
+
+static enum obstacle prepare(struct fr_rma_window *window, const struct fr_rma_offer *offer,
+                             const struct fr_device_range *range, struct advert *own)
+{
+    *own =
+        (struct advert){.base = offer->base, .bytes = offer->bytes, .unit = (uint32_t)offer->unit};
+    if (!find_world(window, offer->comm))
+        return FAR;
+    if (window->rank == 0 && fr_rma_words_open(&window->words, true) != FR_OK)
+        return NO_WORDS;
+    own->secret = window->words.secret;
+    return offer->bytes > 0 ? export_memory(window, offer, range, own) : NONE;
+}
+
+// Finds what the device may do with a rank's memory. Memory that is mapped for another device or
+// context is for copies alone, which run where it is mapped.
+static void describe(struct fr_rma_part *part)
+{
+    const struct fr_ipc_mapping *mapping = &part->mapping;
+    part->address = fr_ipc_mapping_at(mapping, &part->handle, part->base);
+    fr_device_classify((const void *)part->address, (size_t)part->bytes, &part->range);
+    if (mapping->user.context)
+        part->range.context = mapping->user.context;
+    part->range.device = mapping->user.device;
+}
+
+static bool map_all(struct fr_rma_window *window, const struct advert *adverts,
+                    const struct fr_device_range *own)
+{
+    int device = fr_device_known(); // of a rank that gives no memory
+    const struct fr_device_range known = {
+        .caps = FR_DEVICE_OWNED, .device = device, .home = device};
+    const struct fr_device_range *user = fr_device_owns(own) ? own : device >= 0 ? &known : NULL;
+    bool mapped = true;
+    for (int rank = 0; rank < window->size && mapped; rank++) {
+        struct fr_rma_part *part = &window->parts[rank];
+        part->base = adverts[rank].base;
+        part->bytes = adverts[rank].bytes;
+        part->unit = adverts[rank].unit;
+        part->handle = adverts[rank].handle;
+        if (part->bytes == 0)
+            continue;
+        mapped = fr_ipc_pin_beyond(&part->handle, user, &part->mapping) == FR_OK;
+        if (mapped)
+            describe(part);
+    }
+    return mapped;
+}
+
+static enum obstacle attach(struct fr_rma_window *window, const struct advert *adverts,
+                            const struct fr_device_range *own)
+{
+    window->words.secret = adverts[0].secret;
+    if (window->rank != 0 && fr_rma_words_open(&window->words, false) != FR_OK)
+        return NO_WORDS;
+    return map_all(window, adverts, own) ? NONE : NOT_MAPPED;
+}
+
+static enum fr_rma_outcome refuse(const struct fr_rma_offer *offer, int rank, unsigned obstacle)
+{
+    const char *why =
+        obstacle < FR_ARRAY_LENGTH(obstacles) ? obstacles[obstacle] : "cannot take part";
+    if (rank >= 0)
+        fr_error("%s: a window over device memory is refused: rank %d %s", offer->call, rank, why);
+    else
+        fr_error("%s: a window over device memory is refused: a rank %s", offer->call, why);
+    return FR_RMA_REFUSED;
+}
+
+// Makes the window with the others. The exchanges are the same on all ranks.
+static enum fr_rma_outcome make(const struct fr_rma_offer *offer,
+                                const struct fr_device_range *range, struct fr_rma_window *window,
+                                struct advert *adverts)
+{
+    struct advert own;
+    enum obstacle first = prepare(window, offer, range, &own);
+    own.obstacle = first;
+    if (exchange(offer->comm, &own, adverts) != FR_OK)
+        return FR_RMA_REFUSED;
+    for (int rank = 0; rank < offer->size; rank++) {
+        if (adverts[rank].obstacle != NONE)
+            return refuse(offer, rank, adverts[rank].obstacle);
+    }
+    int worst = (int)attach(window, adverts, range);
+    enum fr_status status = find_largest(offer->comm, &worst);
+    fr_rma_words_seal(&window->words);
+    if (status != FR_OK)
+        return FR_RMA_REFUSED;
+    return worst == NONE ? FR_RMA_SERVED : refuse(offer, -1, (unsigned)worst);
+}
+
+enum fr_rma_outcome fr_rma_window_agree(const struct fr_rma_offer *offer,
+                                        struct fr_rma_window **out)
+{
+    struct fr_device_range range;
+    fr_device_classify((const void *)offer->base, offer->bytes, &range);
+    struct fr_rma_window *window = NULL;
+    struct advert *adverts = NULL;
+    int any = fr_device_owns(&range);
+    if (find_largest(offer->comm, &any) != FR_OK)
+        return FR_RMA_REFUSED;
+    if (!any)
+        return FR_RMA_PLAIN;
+    window = new_window(offer);
+    adverts = calloc((size_t)offer->size, sizeof(*adverts));
+    int lacks = !window || !adverts;
+    if (find_largest(offer->comm, &lacks) != FR_OK || lacks) {
+        fr_error("%s: a rank is out of memory for a window", offer->call);
+        lacks = true;
+    }
+    enum fr_rma_outcome outcome = lacks ? FR_RMA_REFUSED : make(offer, &range, window, adverts);
+    free(adverts);
+    if (outcome == FR_RMA_SERVED)
+        *out = window;
+    else if (window)
+        free_window(window);
+    return outcome;
+}
+
+void *fr_rma_window_host_memory(struct fr_rma_window *window)
+{
+    return window->host_memory;
+}
+
+int fr_rma_window_size(const struct fr_rma_window *window)
+{
+    return window->size;
+}
+
+enum fr_status fr_rma_window_bind(struct fr_rma_window *window, fr_word win)
+{
+    window->win = win;
+    fr_core_lock(&table_lock);
+    HASH_ADD(hh, table, win, sizeof(window->win), window);
+    bool has = FR_HASH_HAS(window);
+    fr_core_unlock(&table_lock);
+    if (!has)
+        return FR_ERR_NO_MEMORY;
+    atomic_fetch_add(&fr_rma_window_count, 1);
+    return FR_OK;
+}
+
+struct fr_rma_window *fr_rma_window_find(fr_word win)
+{
+    struct fr_rma_window *window = NULL;
+    fr_core_lock(&table_lock);
+    HASH_FIND(hh, table, &win, sizeof(win), window);
+    fr_core_unlock(&table_lock);
+    return window;
+}
+
+bool fr_rma_window_attribute(struct fr_rma_window *window, int keyval, void **value)
+{
+    if (keyval == fr_abi_mpi.WIN_BASE)
+        *value = (void *)(uintptr_t)fr_rma_own_part(window)->base;
+    else if (keyval == fr_abi_mpi.WIN_SIZE)
+        *value = &window->bytes;
+    else if (keyval == fr_abi_mpi.WIN_DISP_UNIT)
+        *value = &window->unit;
+    else if (keyval == fr_abi_mpi.WIN_MODEL)
+        *value = &window->model;
+    else
+        return false;
+    return true;
+}
+
+// Returns whether an epoch has begun that only a call other than MPI_Win_fence ends.
+static bool has_epoch(const struct fr_rma_window *window)
+{
+    bool any = window->all_locked || window->started || window->exposed;
+    for (int rank = 0; rank < window->size; rank++)
+        any = any || window->parts[rank].locked != FR_RMA_UNLOCKED;
+    return any;
+}
+
+enum fr_status fr_rma_window_close(struct fr_rma_window *window)
+{
+    if (has_epoch(window))
+        return FR_ERR_EPOCH;
+    enum fr_status status = fr_rma_flush(window);
+    enum fr_status met = fr_rma_words_meet(&window->words);
+    return status == FR_OK ? met : status;
+}
+
+void fr_rma_window_free(struct fr_rma_window *window)
+{
+    if (!window)
+        return;
+    fr_core_lock(&table_lock);
+    bool has = FR_HASH_HAS(window);
+    if (has)
+        HASH_DEL(table, window);
+    fr_core_unlock(&table_lock);
+    if (has)
+        atomic_fetch_sub(&fr_rma_window_count, 1);
+    free_window(window);
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Words of a window. The store that tells others is a release, and the load that sees it an
+// acquire. A device has finished its stores before its process tells of them.
+#include "config.h"
+
+#include "rma/rma_int.h"
+
+#include "fabrail/job.h"
+#include "fabrail/rndv.h"
+
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2, "between processes");
+
+struct fr_rma_header {
+    _Atomic uint64_t arrived; // ranks at meetings, of all meetings together
+    char rest[FR_CONTROL_LINE_BYTES - 8];
+};
+
+// The lock is a ticket for each who comes. Readers let the next reader in at once.
+struct fr_rma_line {
+    _Atomic uint32_t next, read, write;
+    _Atomic uint32_t updater; // the rank that updates, plus one; 0: none
+    char rest[FR_CONTROL_LINE_BYTES - 16];
+};
+
+// What the row's rank has been told by another.
+struct cell {
+    _Atomic uint32_t posts, completes;
+};
+_Static_assert(sizeof(struct fr_rma_header) == FR_CONTROL_LINE_BYTES &&
+                   sizeof(struct fr_rma_line) == FR_CONTROL_LINE_BYTES,
+               "lines");
+
+static _Atomic(void (*)(void)) also;
+
+void fr_rma_progress_also(void (*progress)(void))
+{
+    atomic_store(&also, progress);
+}
+
+static size_t row_bytes(const struct fr_rma_words *words)
+{
+    size_t cells = (size_t)words->size * sizeof(struct cell);
+    size_t lines = (cells + FR_CONTROL_LINE_BYTES - 1) / FR_CONTROL_LINE_BYTES;
+    return sizeof(struct fr_rma_line) + lines * FR_CONTROL_LINE_BYTES;
+}
+
+static struct fr_rma_line *line_of(const struct fr_rma_words *words, int rank)
+{
+    return (struct fr_rma_line *)(void *)(words->rows + (size_t)rank * row_bytes(words));
+}
+
+static struct cell *cell_of(const struct fr_rma_words *words, int rank, int teller)
+{
+    return (struct cell *)(void *)(line_of(words, rank) + 1) + teller;
+}
+
+enum fr_status fr_rma_words_open(struct fr_rma_words *words, bool create)
+{
+    enum fr_status status = create ? fr_job_secret_draw(&words->secret) : FR_OK;
+    size_t bytes = sizeof(struct fr_rma_header) + (size_t)words->size * row_bytes(words);
+    if (status == FR_OK)
+        status = fr_job_shm_map(&words->secret, create, bytes, &words->shm);
+    if (status != FR_OK)
+        return status;
+    words->named = create;
+    words->header = words->shm.memory;
+    words->rows = (char *)(words->header + 1);
+    return FR_OK;
+}
+
+void fr_rma_words_seal(struct fr_rma_words *words)
+{
+    if (words->named)
+        fr_job_shm_remove(&words->secret);
+    words->named = false;
+    if (words->header)
+        fr_job_shm_close_file(&words->shm);
+}
+
+void fr_rma_words_close(struct fr_rma_words *words)
+{
+    fr_rma_words_seal(words);
+    if (words->header)
+        fr_job_shm_close(&words->shm);
+    words->header = NULL;
+}
+
+struct fr_rma_wait fr_rma_wait_begin(const struct fr_rma_words *words, const char *what)
+{
+    return (struct fr_rma_wait){
+        .words = words, .what = what, .wait = {.spins = FR_WAIT_SPINS, .pauses = true}};
+}
+
+// Returns whether all ranks of the window are alive, as far as is known.
+static bool are_alive(const struct fr_rma_words *words)
+{
+    for (int rank = 0; rank < words->size; rank++) {
+        if (!fr_job_control_is_alive(words->world[rank])) {
+            fr_error("rank %d of a window is gone", rank);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool goes_on(struct fr_rma_wait *wait)
+{
+    const size_t limit_s = fr_core_settings()->timeout_s;
+    switch (fr_wait_judge(&wait->wait, limit_s)) {
+    case FR_WAIT_ON:
+        return true;
+    case FR_WAIT_LONG:
+        fr_warn("waiting for %s of a window for %ld s", wait->what,
+                (long)(fr_wait_ns(&wait->wait) / FR_SECOND_NS));
+        return true;
+    default:
+        fr_error("%s of a window has not come within the %zu s of FABRAIL_TIMEOUT", wait->what,
+                 limit_s);
+        return false;
+    }
+}
+
+void fr_rma_wait_progress(void)
+{
+    fr_job_progress();
+    fr_rndv_progress(NULL);
+    void (*progress)(void) = atomic_load(&also);
+    if (progress)
+        progress();
+}
+
+enum fr_status fr_rma_wait_step(struct fr_rma_wait *wait)
+{
+    if (!fr_wait_step(&wait->wait))
+        return FR_OK;
+    fr_rma_wait_progress();
+    int64_t waited_ns = fr_wait_ns(&wait->wait);
+    if (waited_ns - wait->looked_ns < FR_SECOND_NS)
+        return FR_OK;
+    wait->looked_ns = waited_ns;
+    return are_alive(wait->words) && goes_on(wait) ? FR_OK : FR_ERR_MPI;
+}
+
+enum fr_status fr_rma_words_meet(struct fr_rma_words *words)
+{
+    _Atomic uint64_t *arrived = &words->header->arrived;
+    uint64_t all = ++words->meetings * (uint64_t)words->size;
+    struct fr_rma_wait wait = fr_rma_wait_begin(words, "all ranks");
+    enum fr_status status = FR_OK;
+    atomic_fetch_add_explicit(arrived, 1, memory_order_acq_rel);
+    while (status == FR_OK && atomic_load_explicit(arrived, memory_order_acquire) < all)
+        status = fr_rma_wait_step(&wait);
+    return status;
+}
+
+enum fr_status fr_rma_words_lock(struct fr_rma_words *words, int target, bool exclusive)
+{
+    struct fr_rma_line *line = line_of(words, target);
+    _Atomic uint32_t *turn = exclusive ? &line->write : &line->read;
+    struct fr_rma_wait wait = fr_rma_wait_begin(words, "the lock");
+    enum fr_status status = FR_OK;
+    uint32_t ticket = atomic_fetch_add_explicit(&line->next, 1, memory_order_acq_rel);
+    while (status == FR_OK && atomic_load_explicit(turn, memory_order_acquire) != ticket)
+        status = fr_rma_wait_step(&wait);
+    if (status == FR_OK && !exclusive)
+        atomic_store_explicit(&line->read, ticket + 1, memory_order_release);
+    return status;
+}
+
+void fr_rma_words_unlock(struct fr_rma_words *words, int target, bool exclusive)
+{
+    struct fr_rma_line *line = line_of(words, target);
+    if (exclusive)
+        atomic_fetch_add_explicit(&line->read, 1, memory_order_acq_rel);
+    atomic_fetch_add_explicit(&line->write, 1, memory_order_acq_rel);
+}
+
+enum fr_status fr_rma_words_update_begin(struct fr_rma_words *words, int target)
+{
+    _Atomic uint32_t *updater = &line_of(words, target)->updater;
+    struct fr_rma_wait wait = fr_rma_wait_begin(words, "an update");
+    enum fr_status status = FR_OK;
+    uint32_t none = 0;
+    while (status == FR_OK &&
+           !atomic_compare_exchange_weak_explicit(updater, &none, (uint32_t)words->rank + 1,
+                                                  memory_order_acquire, memory_order_relaxed)) {
+        none = 0;
+        status = fr_rma_wait_step(&wait);
+    }
+    return status;
+}
+
+void fr_rma_words_update_end(struct fr_rma_words *words, int target)
+{
+    atomic_store_explicit(&line_of(words, target)->updater, 0, memory_order_release);
+}
+
+void fr_rma_words_post(struct fr_rma_words *words, int to)
+{
+    atomic_fetch_add_explicit(&cell_of(words, to, words->rank)->posts, 1, memory_order_release);
+}
+
+void fr_rma_words_complete(struct fr_rma_words *words, int to)
+{
+    atomic_fetch_add_explicit(&cell_of(words, to, words->rank)->completes, 1, memory_order_release);
+}
+
+uint32_t fr_rma_words_posts_of(const struct fr_rma_words *words, int from)
+{
+    return atomic_load_explicit(&cell_of(words, words->rank, from)->posts, memory_order_acquire);
+}
+
+uint32_t fr_rma_words_completes_of(const struct fr_rma_words *words, int from)
+{
+    return atomic_load_explicit(&cell_of(words, words->rank, from)->completes,
+                                memory_order_acquire);
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Words of a window: shared memory in which its ranks begin and end epochs, and take turns at
+// updates. Each rank has a line, and a cell for each other rank.
+#ifndef FR_RMA_WORDS_H
+#define FR_RMA_WORDS_H
+
+#include "fabrail/core/wait.h"
+#include "fabrail/job/shm.h"
+
+struct fr_rma_header;
+struct fr_rma_line;
+
+struct fr_rma_words {
+    struct fr_job_shm shm;
+    struct fr_job_secret secret;
+    struct fr_rma_header *header;
+    char *rows;       // one for each rank: its line and its cells
+    const int *world; // ranks in MPI_COMM_WORLD; the window's
+    int rank, size;
+    bool named;        // the name may still exist
+    uint64_t meetings; // that this rank has come to
+};
+
+// Makes the words with `create`, which draws their secret; else maps those of the secret.
+FR_MUST_CHECK enum fr_status fr_rma_words_open(struct fr_rma_words *words, bool create);
+
+// Removes the name, once all ranks have mapped the words or none will any more.
+void fr_rma_words_seal(struct fr_rma_words *words);
+void fr_rma_words_close(struct fr_rma_words *words);
+
+// A wait for other ranks.
+struct fr_rma_wait {
+    const struct fr_rma_words *words;
+    const char *what; // that is waited for, for the log
+    struct fr_wait wait;
+    int64_t looked_ns;
+};
+struct fr_rma_wait fr_rma_wait_begin(const struct fr_rma_words *words, const char *what);
+
+// Takes a step of a wait, and makes progress. Returns FR_ERR_MPI, after an error is logged, when a
+// rank is gone or FABRAIL_TIMEOUT has passed.
+FR_MUST_CHECK enum fr_status fr_rma_wait_step(struct fr_rma_wait *wait);
+
+// Makes progress that other processes may need.
+void fr_rma_wait_progress(void);
+
+// Waits until all ranks have come here.
+FR_MUST_CHECK enum fr_status fr_rma_words_meet(struct fr_rma_words *words);
+
+// Take and give back a rank's lock, first come first served. A lock that was not given back for a
+// rank that is gone fails all who wait for it.
+FR_MUST_CHECK enum fr_status fr_rma_words_lock(struct fr_rma_words *words, int target,
+                                               bool exclusive);
+void fr_rma_words_unlock(struct fr_rma_words *words, int target, bool exclusive);
+
+// Begin and end an update of a rank's memory, of which there is one at a time.
+FR_MUST_CHECK enum fr_status fr_rma_words_update_begin(struct fr_rma_words *words, int target);
+void fr_rma_words_update_end(struct fr_rma_words *words, int target);
+
+// Tell a rank that this one has posted its memory for it, or has completed its accesses there.
+void fr_rma_words_post(struct fr_rma_words *words, int to);
+void fr_rma_words_complete(struct fr_rma_words *words, int to);
+
+// Return how many times a rank has told this one so.
+uint32_t fr_rma_words_posts_of(const struct fr_rma_words *words, int from);
+uint32_t fr_rma_words_completes_of(const struct fr_rma_words *words, int from);
+
+#endif
