@@ -92,6 +92,8 @@ static enum fr_status go_on(struct fr_coll_queued *queued, bool *over)
 void fr_coll_queue_progress_held(struct fr_coll_team *team)
 {
     struct fr_coll_queued *first;
+    if (team->segment)
+        fr_coll_segment_await(team->segment, fr_coll_team_is_awaited(team));
     while ((first = first_of(&team->queue))) {
         bool over = false;
         enum fr_status status = go_on(first, &over);

@@ -143,9 +143,9 @@ static void add_targets(const struct fr_coll_team *team, const struct fr_coll_re
 }
 
 static struct fr_device_reduction describe(const struct fr_coll_team *team,
-                                           const struct fr_coll_reduce *reduce)
+                                           const struct fr_coll_reduce *reduce,
+                                           struct fr_policy_slice slice)
 {
-    struct fr_policy_slice slice = slice_of(team, reduce);
     size_t offset = slice.first * reduce->element_bytes;
     struct fr_device_reduction work = {
         .row = reduce->row,
@@ -163,21 +163,41 @@ static struct fr_device_reduction describe(const struct fr_coll_team *team,
     return work;
 }
 
-static enum fr_status move(struct fr_coll_team *team, void *operation, int step,
-                           struct fr_device_work *work)
+static enum fr_status move_slice(const struct fr_coll_team *team, struct fr_coll_reduce *reduce,
+                                 struct fr_policy_slice slice, struct fr_device_work *work)
 {
-    struct fr_coll_reduce *reduce = operation;
-    (void)step;
-    reduce->work = describe(team, reduce);
+    reduce->work = describe(team, reduce, slice);
     fr_device_reduce_begin(&reduce->mover, &reduce->work, (unsigned)fr_core_settings()->peer_sms,
                            work);
     return FR_OK;
 }
 
+static enum fr_status move(struct fr_coll_team *team, void *operation, int step,
+                           struct fr_device_work *work)
+{
+    (void)step;
+    return move_slice(team, operation, slice_of(team, operation), work);
+}
+
+static enum fr_status move_all(struct fr_coll_team *team, void *operation,
+                               struct fr_device_work *work)
+{
+    const struct fr_coll_reduce *reduce = operation;
+    return move_slice(team, operation, (struct fr_policy_slice){0, reduce->elements}, work);
+}
+
+// Whether one rank's kernel can do the work of all. Results that are scattered go to a different
+// place each.
+static bool suits_one(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce)
+{
+    return reduce->is_queued && reduce->form != FR_COLL_SCATTERED &&
+           fr_policy_reduction_suits_one(reduce->elements * reduce->element_bytes, team->size);
+}
+
 static bool plan_move(struct fr_coll_team *team, void *operation, struct fr_device_move *move)
 {
     struct fr_coll_reduce *reduce = operation;
-    reduce->work = describe(team, reduce);
+    reduce->work = describe(team, reduce, slice_of(team, reduce));
     *move = (struct fr_device_move){
         .range = &reduce->mover,
         .reduction =
@@ -207,6 +227,7 @@ void fr_coll_reduce_begin(struct fr_coll_task *task, struct fr_coll_team *team,
         .plan = plan_move,
         .move = move,
         .steps = 1,
+        .move_all = suits_one(team, reduce) ? move_all : NULL,
         .operation = reduce,
     };
     task->part.before.own = own_source(team, reduce);

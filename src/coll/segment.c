@@ -32,6 +32,8 @@ struct header {
     uint32_t size;
     _Atomic uint32_t attached;
     char rest[LINE_BYTES - 24];
+    _Atomic uint64_t mover; // of the last round for which one was chosen
+    char rest_of_line[LINE_BYTES - 8];
     _Atomic uint64_t cores[CPU_SETSIZE / 64]; // cores on which any of the ranks may run
 };
 
@@ -49,7 +51,8 @@ struct lines {
     _Atomic uint64_t marked; // the last post that was marked
     struct entry entries[FR_COLL_SEGMENT_DEPTH];
     _Atomic uint64_t done;
-    char rest[LINE_BYTES - 8];
+    _Atomic bool is_awaited;
+    char rest[LINE_BYTES - 9];
 };
 _Static_assert(sizeof(struct header) % LINE_BYTES == 0, "the lines are aligned");
 _Static_assert(offsetof(struct lines, done) == LINE_BYTES, "of its own");
@@ -286,6 +289,38 @@ bool fr_coll_segment_has_all(struct fr_coll_segment *segment, uint64_t round)
             return false;
     }
     segment->complete = round;
+    return true;
+}
+
+// The words hold a round and a mover plus one.
+int fr_coll_segment_choose_mover(struct fr_coll_segment *segment, uint64_t round, int mover)
+{
+    enum { MOVERS = MAX_SIZE + 1 };
+    _Atomic uint64_t *word = &segment->header->mover;
+    uint64_t chosen = round * MOVERS + (uint64_t)(mover + 1);
+    uint64_t found = atomic_load_explicit(word, memory_order_acquire);
+    while (found / MOVERS != round) {
+        if (atomic_compare_exchange_weak_explicit(word, &found, chosen, memory_order_acq_rel,
+                                                  memory_order_acquire))
+            return mover;
+    }
+    return (int)(found % MOVERS) - 1;
+}
+
+void fr_coll_segment_await(struct fr_coll_segment *segment, bool is_awaited)
+{
+    _Atomic bool *own = &segment->lines[segment->rank].is_awaited;
+    if (atomic_load_explicit(own, memory_order_relaxed) != is_awaited)
+        atomic_store_explicit(own, is_awaited, memory_order_relaxed);
+}
+
+bool fr_coll_segment_all_await(const struct fr_coll_segment *segment)
+{
+    for (int rank = 0; rank < segment->size; rank++) {
+        if (rank != segment->rank &&
+            !atomic_load_explicit(&segment->lines[rank].is_awaited, memory_order_relaxed))
+            return false;
+    }
     return true;
 }
 

@@ -166,10 +166,25 @@ static bool tell_result(struct fr_coll_task *task, enum fr_status status)
     return enter_round(task, FR_COLL_STAGE_RESULTS);
 }
 
+// Returns the rank that moves all bytes, -1 where each moves its own. Ranks whose calls wait share
+// the work. Otherwise the first that gets here does it all, since another may come much later.
+static int choose_mover(const struct fr_coll_task *task)
+{
+    struct fr_coll_segment *segment = task->team->segment;
+    if (!task->part.move_all || !segment)
+        return -1;
+    int wanted = fr_coll_segment_all_await(segment) ? -1 : task->team->rank;
+    return fr_coll_segment_choose_mover(segment, task->adverts, wanted);
+}
+
 static bool move(struct fr_coll_task *task)
 {
     const struct fr_coll_part *part = &task->part;
-    enum fr_status status = part->move(task->team, part->operation, task->step++, &task->work);
+    const int mover = choose_mover(task), step = task->step++;
+    if (mover >= 0 && mover != task->team->rank)
+        return tell_result(task, FR_OK);
+    enum fr_status status = mover >= 0 ? part->move_all(task->team, part->operation, &task->work)
+                                       : part->move(task->team, part->operation, step, &task->work);
     return status == FR_OK ? enter(task, FR_COLL_STAGE_MOVED) : tell_result(task, status);
 }
 

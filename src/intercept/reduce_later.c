@@ -128,6 +128,7 @@ static enum fr_status open_memory(struct later *later)
     set_places(later);
     if (status == FR_OK)
         status = fr_intercept_reduction_open(reduction);
+    part->is_queued = true;
     const size_t each = fr_device_reduce_element_bytes(part->row);
     await_app(&part->read, &later->host.vector, part->elements * each);
     await_app(&part->written, &later->host.result,

@@ -6,6 +6,7 @@
 
 enum {
     LINE_BYTES = 128,
+    BY_ONE_BYTES = 128 << 20, // beyond what each link carries anyway; half a millisecond of NVLink
     AT_ONCE_BYTES = 24 << 20, // kernels take some 20 us more for these than engines on an H200
 };
 
@@ -27,6 +28,13 @@ struct fr_policy_slice fr_policy_slice(size_t elements, size_t element_bytes, in
 bool fr_policy_reduction_is_shared(size_t bytes, int ranks, bool to_root, size_t share_min_bytes)
 {
     return bytes >= share_min_bytes && !(to_root && ranks == 2);
+}
+
+// Each link carries about twice a vector into its GPU where the work is shared, and all others'
+// vectors where one rank does it. Between two ranks that is the same.
+bool fr_policy_reduction_suits_one(size_t bytes, int ranks)
+{
+    return ranks <= 2 || bytes <= (size_t)BY_ONE_BYTES / (size_t)(ranks - 2);
 }
 
 // Where all links are alike, a broadcast among n ranks takes as long as a link needs for n - 1

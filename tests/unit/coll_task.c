@@ -123,6 +123,7 @@ struct operation {
     enum kind kind;
     struct pair *pair;
     uint64_t seed;
+    bool is_queued; // a reduction that calls need not wait for
     struct fr_coll_task tasks[RANKS];
     struct fr_coll_slot sends[RANKS][RANKS], receives[RANKS][RANKS];
     struct fr_coll_alltoall alltoalls[RANKS];
@@ -160,6 +161,7 @@ static void begin_reduce(struct operation *op, int rank)
         .row = fr_device_reduce_row(FR_TYPE_U8, FR_OP_BXOR),
         .elements = BYTES,
         .own_elements = BYTES,
+        .is_queued = op->is_queued,
         .send = {(uintptr_t)pair->from[rank].address, BYTES},
         .receive = {(uintptr_t)pair->to[rank].address, BYTES},
         .read = buffer_of(&pair->from[rank]),
@@ -210,15 +212,19 @@ static void expect(const struct operation *op, int rank, unsigned char *expected
         expected[i] ^= other[i];
 }
 
-static void check(const struct operation *op)
+static bool has_result(const struct operation *op, int rank)
 {
     unsigned char expected[BYTES], found[BYTES];
-    for (int rank = op->kind == BCAST; rank < RANKS; rank++) {
-        expect(op, rank, expected);
-        struct driver_memory part = op->pair->to[rank];
-        driver_read(found, &part, BYTES);
-        CHECK(memcmp(found, expected, BYTES) == 0, "operation %d, rank %d", (int)op->kind, rank);
-    }
+    struct driver_memory part = op->pair->to[rank];
+    expect(op, rank, expected);
+    driver_read(found, &part, BYTES);
+    return memcmp(found, expected, BYTES) == 0;
+}
+
+static void check(const struct operation *op)
+{
+    for (int rank = op->kind == BCAST; rank < RANKS; rank++)
+        CHECK(has_result(op, rank), "operation %d, rank %d", (int)op->kind, rank);
 }
 
 // Goes on with all tasks, in an order that is drawn anew for each turn. Each has so many turns
@@ -292,6 +298,33 @@ static void test_turns(struct pair *pair)
     check(&ops[BCAST]); // what was written last
 }
 
+// A reduction that calls need not wait for, after one on the same memory. Rank 0 comes first, and
+// goes on no more until the other has done its part: all of it, unless rank 0 waits.
+static void test_one_for_all(struct pair *pair, bool waits)
+{
+    struct operation op = {.kind = REDUCE, .pair = pair, .seed = 21 + waits, .is_queued = true};
+    struct fr_coll_task *const both[] = {&op.tasks[0], &op.tasks[1]};
+    uint64_t random = 23;
+    bool over = false;
+    fill(pair, op.seed);
+    for (int time = 0; time < 2; time++) {
+        begin(&op, 0);
+        begin(&op, 1);
+        if (time == 0)
+            run_all(both, RANKS, 1, &random, FR_OK);
+    }
+    fill(pair, ++op.seed);
+    fr_coll_segment_await(pair->teams[0].segment, waits);
+    fr_coll_segment_await(pair->teams[1].segment, waits);
+    CHECK(fr_coll_task_progress(&op.tasks[0], &over) == FR_OK && !over);
+    for (time_t until = time(NULL) + 60;
+         op.tasks[1].stage != FR_COLL_STAGE_RESULTS && time(NULL) < until;)
+        CHECK(fr_coll_task_progress(&op.tasks[1], &over) == FR_OK && !over);
+    CHECK(has_result(&op, 0) == !waits && has_result(&op, 1) == !waits);
+    run_all(both, RANKS, 1, &random, FR_OK);
+    check(&op);
+}
+
 static bool plan_nothing(struct fr_coll_team *team, void *operation, struct fr_device_move *move)
 {
     (void)team;
@@ -355,6 +388,8 @@ static void run_tasks(void)
     open_pair(&pairs[1]);
     test_orders(pairs);
     test_turns(&pairs[0]);
+    for (int waits = 0; waits < 2 && !in_slabs; waits++)
+        test_one_for_all(&pairs[0], waits);
     test_failures(pairs);
     close_pair(&pairs[0]);
     close_pair(&pairs[1]);

@@ -44,6 +44,16 @@ static void test_shared(void)
     }
 }
 
+static void test_by_one(void)
+{
+    CHECK(fr_policy_reduction_suits_one(SIZE_MAX, 2));
+    for (int ranks = 3; ranks <= 72; ranks++) {
+        size_t most = (size_t)(128 << 20) / (size_t)(ranks - 2);
+        CHECK(fr_policy_reduction_suits_one(most, ranks));
+        CHECK(!fr_policy_reduction_suits_one(most + 1, ranks));
+    }
+}
+
 static void check_split(int ranks, size_t min, size_t wanted)
 {
     size_t found = fr_policy_bcast_split_min(ranks, min);
@@ -172,6 +182,7 @@ int main(void)
         }
     }
     test_shared();
+    test_by_one();
     test_splits();
     test_broadcasts();
     for (int size = 1; size <= 40; size++)

@@ -69,6 +69,17 @@ bool fr_coll_segment_has(struct fr_coll_segment *segment, int rank, uint64_t rou
 // a round to the next.
 bool fr_coll_segment_has_all(struct fr_coll_segment *segment, uint64_t round);
 
+// Chooses one rank to do the work of all in `round`, or none (-1), unless a rank has chosen
+// already. Returns what was chosen first. Ranks choose in one round after the other, and not in
+// all.
+int fr_coll_segment_choose_mover(struct fr_coll_segment *segment, uint64_t round, int mover);
+
+// Says whether a call of this rank waits, and so goes on at once when others have posted.
+void fr_coll_segment_await(struct fr_coll_segment *segment, bool is_awaited);
+
+// Returns whether all other ranks have said that a call of theirs waits.
+bool fr_coll_segment_all_await(const struct fr_coll_segment *segment);
+
 // Returns how to wait between two looks: spinning first, then yielding the core. It yields from the
 // start where the ranks outnumber the cores that they may use.
 struct fr_wait fr_coll_segment_pace(const struct fr_coll_segment *segment);

@@ -45,6 +45,10 @@ struct fr_coll_part {
     enum fr_status (*move)(struct fr_coll_team *team, void *operation, int step,
                            struct fr_device_work *work);
     int steps;
+    // Begins to move all ranks' bytes, of one step. NULL: each rank moves its own. All ranks have
+    // it or none. The others may be in no call that goes on with the task.
+    enum fr_status (*move_all)(struct fr_coll_team *team, void *operation,
+                               struct fr_device_work *work);
     void *operation;
 };
 

@@ -23,6 +23,10 @@ struct fr_policy_slice fr_policy_slice(size_t elements, size_t element_bytes, in
 // that rank does alone: as many bytes come over its link either way, and none leave beside them.
 bool fr_policy_reduction_is_shared(size_t bytes, int ranks, bool to_root, size_t share_min_bytes);
 
+// Returns whether one rank may do a reduction for all, where others would come later. It moves all
+// vectors over its own link, so there is a bound to the time by which this takes longer.
+bool fr_policy_reduction_suits_one(size_t bytes, int ranks);
+
 // Returns whether the receivers of a broadcast hand it on, in slices. The root's link then carries
 // the data once and not once a rank, for the price of one more step. `split_min_bytes` is the size
 // from which this pays among three ranks. Among more it pays from a smaller size, as their links
