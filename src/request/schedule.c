@@ -31,11 +31,13 @@ enum fr_status fr_request_schedule_make(struct fr_request_op *op, size_t capacit
     return FR_OK;
 }
 
-// Duplicates one datatype, if it can be freed at all.
+// Duplicates one datatype, if it can be freed at all. Pairs of a value and a place cannot, though
+// they have no name in some MPIs. Reductions know them by their handles.
 static enum fr_status keep_type(struct fr_request_schedule *schedule, fr_word *type)
 {
     _Alignas(8) char handle[8];
-    if (fr_abi_type_is_named(*type) || *type == fr_abi_mpi.DATATYPE_NULL)
+    if (fr_abi_type_is_named(*type) || fr_abi_family_of(*type) != FR_FAMILY_NONE ||
+        *type == fr_abi_mpi.DATATYPE_NULL)
         return FR_OK;
     fr_word *types = realloc(schedule->types, (schedule->type_count + 1) * sizeof(*types));
     if (!types)

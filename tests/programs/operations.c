@@ -153,8 +153,12 @@ static const char *const function_names[FUNCTIONS] = {
     "Allreduce",      "Reduce",      "Scan", "Exscan", "Reduce_scatter_block",
     "Reduce_scatter", "Reduce_local"};
 
+enum { LONG_BYTES = 17000 }; // these are reduced by kernels, or by CPUs, in all forms
+enum form { BLOCKING, NONBLOCKING, PERSISTENT };
+
 // One reduction on this rank.
 struct work {
+    enum form form;
     struct run *run;
     struct type type;
     MPI_Op op;
@@ -226,6 +230,82 @@ static int call(const struct work *work, const void *send, void *recv)
     }
 }
 
+static int begin(const struct work *work, const void *from, void *recv, const int *counts,
+                 MPI_Request *request)
+{
+    MPI_Comm comm = work->run->comm;
+    MPI_Datatype type = work->type.mpi;
+    int n = work->count;
+    switch (work->function) {
+    case ALLREDUCE:
+        return MPI_Iallreduce(from, recv, n, type, work->op, comm, request);
+    case REDUCE:
+        return MPI_Ireduce(from, recv, n, type, work->op, work->root, comm, request);
+    case SCAN:
+        return MPI_Iscan(from, recv, n, type, work->op, comm, request);
+    case EXSCAN:
+        return MPI_Iexscan(from, recv, n, type, work->op, comm, request);
+    case BLOCKS:
+        return MPI_Ireduce_scatter_block(from, recv, n, type, work->op, comm, request);
+    default:
+        return MPI_Ireduce_scatter(from, recv, counts, type, work->op, comm, request);
+    }
+}
+
+#if MPI_VERSION >= 4
+static int make(const struct work *work, const void *from, void *recv, const int *counts,
+                MPI_Request *request)
+{
+    MPI_Comm comm = work->run->comm;
+    MPI_Datatype type = work->type.mpi;
+    MPI_Info info = MPI_INFO_NULL;
+    int n = work->count;
+    switch (work->function) {
+    case ALLREDUCE:
+        return MPI_Allreduce_init(from, recv, n, type, work->op, comm, info, request);
+    case REDUCE:
+        return MPI_Reduce_init(from, recv, n, type, work->op, work->root, comm, info, request);
+    case SCAN:
+        return MPI_Scan_init(from, recv, n, type, work->op, comm, info, request);
+    case EXSCAN:
+        return MPI_Exscan_init(from, recv, n, type, work->op, comm, info, request);
+    case BLOCKS:
+        return MPI_Reduce_scatter_block_init(from, recv, n, type, work->op, comm, info, request);
+    default:
+        return MPI_Reduce_scatter_init(from, recv, counts, type, work->op, comm, info, request);
+    }
+}
+#else
+static int make(const struct work *work, const void *from, void *recv, const int *counts,
+                MPI_Request *request)
+{
+    (void)work, (void)from, (void)recv, (void)counts, (void)request;
+    return MPI_ERR_OTHER;
+}
+#endif
+
+// Does the reduction in the form that it has.
+static int call_in_form(const struct work *work, const void *send, void *recv)
+{
+    const void *from = work->in_place ? MPI_IN_PLACE : send;
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (work->form == BLOCKING)
+        return call(work, send, recv);
+    if (work->function == REDUCE && work->in_place && work->run->rank != work->root)
+        from = recv;
+    int *counts = counts_of(work);
+    int rc = work->form == PERSISTENT ? make(work, from, recv, counts, &request)
+                                      : begin(work, from, recv, counts, &request);
+    if (rc == MPI_SUCCESS && work->form == PERSISTENT)
+        rc = MPI_Start(&request);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (rc == MPI_SUCCESS && work->form == PERSISTENT)
+        rc = MPI_Request_free(&request);
+    free(counts);
+    return rc;
+}
+
 static void fill(const struct work *work, unsigned char *to, int salt)
 {
     for (size_t i = 0; i < vector_count(work); i++) {
@@ -266,17 +346,17 @@ static void reduce(const struct work *work)
     if (call(work, send, recv) == MPI_SUCCESS) {
         buffer_upload(from);
         buffer_upload(to);
-        int rc = call(work, from->data, to->data);
-        run_check(run, rc == MPI_SUCCESS, "%s of %s by %s fails", function_names[work->function],
-                  work->type.name, run->step);
+        int rc = call_in_form(work, from->data, to->data);
+        run_check(run, rc == MPI_SUCCESS, "%s of %s by %s in form %d fails",
+                  function_names[work->function], work->type.name, run->step, (int)work->form);
         bool scribbles = work->in_place && (work->function == BLOCKS || work->function == SCATTER);
         if (scribbles)
             buffer_accept(to, 0, to->bytes);
         take(work, to->want, recv);
         buffer_check(from);
         if (!buffer_check(to))
-            run_check(run, false, "that was %s of %s, %d elements%s",
-                      function_names[work->function], work->type.name, work->count,
+            run_check(run, false, "that was %s of %s in form %d, %d elements%s",
+                      function_names[work->function], work->type.name, (int)work->form, work->count,
                       work->in_place ? " in place" : "");
     }
     buffer_free(to);
@@ -327,6 +407,11 @@ static void step_operation(struct run *run, size_t bytes, int operation)
         work.in_place = turn / FUNCTIONS % 3 == 1 && work.function != LOCAL;
         // MPICH 4.0 crashes in an in-place reduction to any root other than 0.
         work.root = work.in_place ? 0 : turn % run->size;
+        reduce(&work);
+        if (work.function == LOCAL)
+            continue;
+        work.form = MPI_VERSION >= 4 && turn % 2 ? PERSISTENT : NONBLOCKING;
+        work.count = (int)((bytes + LONG_BYTES) / work.bytes);
         reduce(&work);
     }
     run->round++;
