@@ -252,6 +252,14 @@ static int cancel(void *extra, int complete)
     return fr_abi_mpi.SUCCESS; // nothing of this sort can be cancelled
 }
 
+// MPI allows no program to cancel a collective, and the MPI libraries refuse it, too.
+static int refuse_cancel(void *extra, int complete)
+{
+    (void)extra;
+    (void)complete;
+    return fr_abi_mpi.ERR_OTHER;
+}
+
 bool fr_request_make_complete(void *request)
 {
     if (FR_MPI(Grequest_start, FR_PTR(query), FR_PTR(free_extra), FR_PTR(cancel), 0,
@@ -269,7 +277,7 @@ static int make_request(const struct fr_request_op *op, void *request)
     const fr_word args[] = {
         0, 0, fr_abi_mpi.BYTE, (fr_word)fr_job_rank(), FR_JOB_SELF_TAG, fr_job_comm()};
     if (!op->persistent)
-        return FR_MPI(Grequest_start, FR_PTR(query), FR_PTR(free_extra), FR_PTR(cancel), 0,
+        return FR_MPI(Grequest_start, FR_PTR(query), FR_PTR(free_extra), FR_PTR(refuse_cancel), 0,
                       FR_PTR(request));
     int rc = FR_MPI(Recv_init, args[0], args[1], args[2], args[3], args[4], args[5],
                     FR_PTR(op->schedule->receive));

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MANY = 10, FEW = 4, COMMS = 4 };
+enum { MANY = 10, FEW = 4, COMMS = 4, LONG_BYTES = 16384 };
 
 // Operations in the order in which they are begun.
 enum kind { ALLREDUCE, REDUCE, SCAN, EXSCAN, SCATTER, BCAST, KINDS };
@@ -287,12 +287,57 @@ static void refused(struct run *run, size_t bytes)
     MPI_Comm_free(&comm);
 }
 
+// MPI forbids programs to free or to cancel the request of a nonblocking collective, and libraries
+// refuse that in ways of their own. Fabrail refuses to cancel, and lets a freed operation go on.
+static bool is_fabrails(const struct run *run, size_t bytes)
+{
+    enum memory_kind kind = memory_kind_named(run->memory_name); // alike on all ranks
+    return kind != MEMORY_HOST && kind != MEMORY_PINNED && bytes >= LONG_BYTES;
+}
+
+// Nothing is stored after an operation that was begun later.
+static void freed(struct run *run, size_t bytes)
+{
+    struct operation ops[FEW], last = {.kind = ALLREDUCE, .comm = run->comm};
+    if (!is_fabrails(run, bytes))
+        return;
+    for (int i = 0; i < FEW; i++) {
+        ops[i] = (struct operation){.kind = (enum kind)((unsigned)i % BCAST), .comm = run->comm};
+        begin(run, &ops[i], bytes / sizeof(int), i);
+        MPI_Request_free(&ops[i].request);
+        run_check(run, ops[i].request == MPI_REQUEST_NULL, "a freed request is not null");
+    }
+    for (int i = 0; i < 2; i++)
+        reduce_now(run, run->comm, bytes / sizeof(int), 1000 + i);
+    begin(run, &last, bytes / sizeof(int), FEW);
+    wait_for_all(&last, 1, run->rank);
+    for (int i = 0; i < FEW; i++)
+        buffer_accept(ops[i].receive, 0, ops[i].receive->bytes);
+    for (int i = 0; i < FEW; i++)
+        finish(&ops[i]);
+}
+
+static void cancelled(struct run *run, size_t bytes)
+{
+    struct operation op = {.kind = ALLREDUCE, .comm = run->comm};
+    if (!is_fabrails(run, bytes))
+        return;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    begin(run, &op, bytes / sizeof(int), 1);
+    run_check(run, MPI_Cancel(&op.request) != MPI_SUCCESS, "a collective is cancelled");
+    wait_for_all(&op, 1, run->rank);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
 int main(int argc, char **argv)
 {
     static const struct step steps[] = {
         {"first", first, LIMIT_SMALL, 0},          {"many", many, LIMIT_SMALL, 0},
         {"misplaced", misplaced, LIMIT_SMALL, 0},  {"refused", refused, LIMIT_SMALL, 0},
-        {"elsewhere", elsewhere, LIMIT_MIDDLE, 2},
+        {"elsewhere", elsewhere, LIMIT_MIDDLE, 2}, {"freed", freed, LIMIT_SMALL, 0},
+        {"cancelled", cancelled, LIMIT_SMALL, 0},
     };
     static const struct program program = {
         .name = "pending", .steps = steps, .step_count = COUNT_OF(steps)};
