@@ -440,10 +440,11 @@ int fr_coll_team_take_tags(struct fr_coll_team *team, int count)
     return tag;
 }
 
-// Whether a rank has quit does not matter here, since not all ranks need know that yet.
+// Whether a rank has quit does not matter here, since not all ranks need know that yet. Once the
+// team opens its memory in tasks, these write what else is read here.
 bool fr_coll_team_takes_later(struct fr_coll_team *team)
 {
-    if (!team->place || (team->lacks_memory && !team->opens_later))
+    if (!team->place || (!team->opens_later && team->lacks_memory))
         return false;
     team->opens_later = team->opens_later || !team->segment;
     return true;
