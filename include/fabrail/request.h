@@ -43,6 +43,7 @@ struct fr_request_op {
     enum fr_status failure; // of copies or of the receive, for the call that completes it
 
     struct fr_rndv_send *send;            // a send by rendezvous that is not over; else NULL
+    struct fr_request_arrival *arrival;   // its message that is being received; else NULL
     struct fr_request_schedule *schedule; // its parts, if it is not one call of MPI; else NULL
     struct {
         bool takes_rts;   // it receives, and an RTS may come
@@ -156,6 +157,24 @@ int fr_request_deliver_one(struct fr_request_op *op, void *status, int rc);
 FR_MUST_CHECK enum fr_status fr_request_receive(struct fr_request_op *const *ops,
                                                 struct fr_rndv_incoming *incoming, size_t count);
 
+// Begins to receive the message whose RTS has come to an operation, and waits for none of its
+// bytes. The operation keeps it as its `arrival` until it is over. Returns false where memory is
+// short: nothing has begun then.
+bool fr_request_arrival_begin(struct fr_request_op *op, const struct fr_rndv_incoming *incoming);
+
+// Moves the arrival of an operation on. Returns whether it is over, so that the operation is
+// delivered. A failure stays with it.
+bool fr_request_arrival_poll(struct fr_request_op *op);
+
+// Waits until the arrival of an operation is over, and makes progress for others meanwhile. Returns
+// how it has ended.
+enum fr_status fr_request_arrival_finish(struct fr_request_op *op);
+
+// Returns whether a receive has brought an RTS whose message takes as long as the network, or
+// longer if its sender does nothing, and is not over. Begins to receive it, or moves it on. Called
+// before MPI may complete the request.
+bool fr_request_is_arriving(struct fr_request_op *op);
+
 // Returns the view that a receive writes, NULL if there is none.
 struct fr_staging_view *fr_request_receive_view(struct fr_request_op *op);
 
@@ -201,19 +220,18 @@ void fr_request_set_size(void *status, uint64_t bytes);
 void fr_request_mark_received(void);
 
 // Receives what has come for receives that nobody is completing just now. Called while this process
-// waits, since the senders may be waiting as well. Cheap when there is nothing. `waits`: the call
-// waits anyway, so that messages that take as long as the network are received, too. Returns how
+// waits, since the senders may be waiting as well. Begins messages that take as long as the
+// network, and moves them on, but does not wait for them. Cheap when there is nothing. Returns how
 // many messages it has received.
-size_t fr_request_receive_early(bool waits);
+size_t fr_request_receive_early(void);
 
 // Goes on with operations under way that take more than messages. Called where a call may do so,
 // whatever it is for. Cheap when there are none. Waits for nobody.
 void fr_request_advance_all(void);
 
 // Makes all progress that others may need of this process, in a call of MPI that waits for
-// something else. MPI itself makes none when all requests of a list are hidden from it. `waits` is
-// that of fr_request_receive_early.
-void fr_request_progress(bool waits);
+// something else. MPI itself makes none when all requests of a list are hidden from it.
+void fr_request_progress(void);
 
 // Returns whether such an operation of this communicator is under way.
 bool fr_request_advances_on(fr_word comm);

@@ -135,9 +135,13 @@ FR_MUST_CHECK enum fr_status fr_rndv_send_push(struct fr_rndv_send *send);
 // there is room within the bounds on memory. Each such copy counts *copies down; at 0 none is made.
 bool fr_rndv_send_poll(struct fr_rndv_send *send, unsigned *copies);
 
-// Makes the bytes leave the program's buffer now. Returns false when there is no memory for them,
-// or the receiver is just fetching them.
+// Makes the bytes leave the program's buffer now, beyond the bounds on memory if need be. Returns
+// false when there is no memory for them, or the receiver is just fetching them.
 bool fr_rndv_send_leave(struct fr_rndv_send *send);
+
+// Returns why the message of a send that is over is lost, FR_OK if it is not, as far as this
+// process knows.
+enum fr_status fr_rndv_send_failure(const struct fr_rndv_send *send);
 
 // Returns whether the receiver is known to be gone.
 bool fr_rndv_send_is_lost(const struct fr_rndv_send *send);
@@ -258,15 +262,6 @@ void fr_rndv_incoming_drop(uint64_t comm);
 // does not use the network.
 bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming);
 
-// Asks the sender of a message, whose RTS has come, to have the bytes leave its buffer if they wait
-// there for want of room. Called where the message is not received now, though the program asks
-// for it. Does nothing for other messages, or when called again.
-void fr_rndv_incoming_ask_to_leave(const struct fr_rndv_incoming *incoming);
-
-// Returns whether there may be messages that are to be received, or asked for, in calls that do not
-// wait. Costs some loads.
-bool fr_rndv_incoming_any_in_tests(void);
-
 // Return whether an RTS may be under way to this process, or has come and has not been followed.
 // The second form asks about processes of this host alone. Cost some loads.
 bool fr_rndv_incoming_any(void);
@@ -315,6 +310,16 @@ enum { FR_RNDV_AT_ONCE = 64 };
 // in the program's memory, or `status` of a receive says why not.
 void fr_rndv_receive(struct fr_rndv_recv *recvs, size_t count);
 
+// Begins to receive one message, and does not wait for its bytes. What `recv` points to stays where
+// it is until the receive is over, as fr_rndv_receive would leave it.
+void fr_rndv_receive_begin(struct fr_rndv_recv *recv);
+
+// Moves a receive on that fr_rndv_receive_begin has begun. Returns whether it is over.
+bool fr_rndv_receive_poll(struct fr_rndv_recv *recv);
+
+// Waits until such a receive is over. Makes progress for others meanwhile.
+void fr_rndv_receive_finish(struct fr_rndv_recv *recv);
+
 // Returns the rails that are open, for the report; NULL for none.
 struct fr_rails *fr_rndv_rails(void);
 
@@ -334,8 +339,8 @@ extern _Atomic size_t fr_rndv_reasons;
 
 // ---- blocked receivers
 
-// Returns whether a sender without room for its bytes has had to wait for this process lately.
-// Reads a clock only if one has.
+// Returns whether sends to this process wait in their buffers to be asked for, or a sender without
+// room for its bytes has had to wait for it lately. Reads a clock only if one has.
 bool fr_rndv_is_awaited(void);
 
 // Notes that a thread of this process goes where it makes no progress while it waits. Its waiting

@@ -160,7 +160,7 @@ static void look_after_others(const struct fr_intercept_entry *entry)
     if (fr_rndv_any_waiting())
         fr_rndv_progress(NULL);
     if (fr_rndv_is_awaited())
-        (void)fr_request_receive_early(false);
+        (void)fr_request_receive_early();
 }
 
 struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_word *registers,

@@ -221,7 +221,7 @@ static void make_progress(void)
     int is_world = 0;
     if (fr_job_comm() != fr_abi_mpi.COMM_NULL ||
         (FR_MPI(Initialized, FR_PTR(&is_world)) == fr_abi_mpi.SUCCESS && is_world))
-        fr_request_progress(true);
+        fr_request_progress();
 }
 
 // Returns the range by which the driver is found.

@@ -84,7 +84,7 @@ static int match(enum fr_fn fn, const fr_word *args, void *status, bool waits)
             return rc;
         fr_rndv_progress(NULL);
         fr_request_advance_all();
-        fr_request_receive_early(false);
+        fr_request_receive_early();
         fr_wait_yield();
     }
 }

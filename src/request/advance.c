@@ -91,12 +91,12 @@ void fr_request_advance_all(void)
         place += !step(op);
 }
 
-void fr_request_progress(bool waits)
+void fr_request_progress(void)
 {
     fr_job_progress();
     fr_rndv_progress(NULL);
     fr_request_advance_all();
-    fr_request_receive_early(waits);
+    fr_request_receive_early();
 }
 
 bool fr_request_advances_on(fr_word comm)

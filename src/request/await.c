@@ -51,7 +51,7 @@ void fr_request_receive_coming(void)
         fr_job_progress();
         fr_rndv_progress(NULL);
         fr_request_advance_all();
-        if (fr_request_receive_early(true) > 0 || fr_rndv_waiting_count != waiting)
+        if (fr_request_receive_early() > 0 || fr_rndv_waiting_count != waiting)
             quiet = (struct fr_wait){0};
         waiting = fr_rndv_waiting_count;
         (void)fr_wait_step(&quiet);
@@ -70,7 +70,7 @@ static void look_after_others(void)
 {
     fr_rndv_progress(NULL);
     fr_request_advance_all();
-    fr_request_receive_early(true);
+    fr_request_receive_early();
 }
 
 // Returns the function that begins what a blocking one does, or the function itself.

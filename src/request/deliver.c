@@ -268,6 +268,8 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
             continue;
         }
         ops[i]->delivered = true;
+        if (ops[i]->arrival)
+            continue;
         bool has_come = has_rts(ops[i], statuses[i], errors[i], &arrived.incoming[arrived.count]);
         bool may_be_cut = fr_request_may_be_cut(ops[i], errors[i]);
         ops[i]->receive.cut = !may_be_cut ? FR_CUT_NOT : has_come ? FR_CUT_OVER : FR_CUT_SOUGHT;
@@ -281,6 +283,10 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
             deliver_one(ops[i], limit_of(ops[i], statuses[i], errors[i]), &batch);
     }
     enum fr_status received = receive_arrived(&arrived);
+    for (size_t i = 0; i < count; i++) {
+        enum fr_status ended = ops[i]->arrival ? fr_request_arrival_finish(ops[i]) : FR_OK;
+        received = received == FR_OK ? ended : received;
+    }
     if (FR_UNLIKELY(any_cut)) {
         enum fr_status rest = receive_cut(ops, statuses, errors, count, &batch);
         received = received == FR_OK ? rest : received;

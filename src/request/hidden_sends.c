@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Completion calls with sends by rendezvous among their requests. MPI has sent the RTS and takes
 // them for complete. For the application they are complete once their bytes have left its buffer.
+// Receives whose messages come over the network are treated alike in calls that must not wait for
+// them.
 //
 // Receives go first: the process that has sent their messages may be waiting for these sends as
 // well.
@@ -18,7 +20,7 @@ static void look_at_all(struct fr_request_set *set)
 {
     unsigned copies = 1;
     for (size_t i = 0; i < set->count; i++) {
-        if (set->deferred[i] && fr_request_poll(set->deferred[i], &copies))
+        if (set->deferred[i] && !fr_request_set_is_deferred(set, i, &copies))
             set->deferred[i] = NULL;
     }
 }
@@ -58,7 +60,7 @@ static int answer_no(struct fr_request_set *set)
 {
     *(int *)set->args[fr_request_flag_arg(set->form)] = 0;
     fr_request_set_unclaim(set);
-    fr_request_progress(false);
+    fr_request_progress();
     return fr_abi_mpi.SUCCESS;
 }
 
@@ -132,7 +134,7 @@ static int wait_all_first(struct fr_request_set *set)
             continue;
         }
         fr_request_set_unclaim(set);
-        fr_request_progress(true);
+        fr_request_progress();
         (void)!fr_request_set_claim(set);
     }
     return fr_request_set_finish(set, fr_request_set_call(set));
@@ -158,7 +160,7 @@ static int wait_all(struct fr_request_set *set)
 static void go_on_unclaimed(struct fr_request_set *set)
 {
     fr_request_set_unclaim(set);
-    fr_request_progress(true);
+    fr_request_progress();
     (void)!fr_request_set_claim(set);
     if (!set->tracked)
         memset(set->deferred, 0, set->count * sizeof(*set->deferred));
@@ -197,7 +199,7 @@ static int test_some(struct fr_request_set *set)
         return answer_no(set);
     *number = 0;
     fr_request_set_unclaim(set);
-    fr_request_progress(false);
+    fr_request_progress();
     return rc;
 }
 

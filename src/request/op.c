@@ -107,6 +107,8 @@ void fr_request_op_free(struct fr_request_op *op)
     if (!op)
         return;
     free_schedule(op->schedule);
+    if (op->arrival) // MPI is writing to its memory
+        (void)fr_request_arrival_finish(op);
     if (op->element_type)
         free_type(op->element_type);
     fr_rndv_send_free(op->send, false);

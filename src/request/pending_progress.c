@@ -16,14 +16,24 @@ enum {
     MOST_EARLY = 128, // receives that are looked at in one go
 };
 
+// Ends a send that is over. A failure stays with the operation, for the call that completes it.
+static void end_send(struct fr_request_op *op)
+{
+    if (op->failure == FR_OK && fr_rndv_send_failure(op->send) != FR_OK) {
+        op->failure = fr_rndv_send_failure(op->send);
+        op->delivered = !op->receive.takes_rts; // what it receives may still come
+    }
+    fr_rndv_send_free(op->send, false);
+    op->send = NULL;
+}
+
 bool fr_request_poll(struct fr_request_op *op, unsigned *copies)
 {
     if (op->schedule)
         return fr_request_schedule_poll(op);
     if (!op->send || !fr_rndv_send_poll(op->send, copies))
         return !op->send;
-    fr_rndv_send_free(op->send, false);
-    op->send = NULL;
+    end_send(op);
     return true;
 }
 
@@ -39,8 +49,7 @@ bool fr_request_leave_buffer(struct fr_request_op *op)
         return true;
     if (!fr_rndv_send_leave(op->send))
         return false;
-    fr_rndv_send_free(op->send, false);
-    op->send = NULL;
+    end_send(op);
     return true;
 }
 
@@ -87,6 +96,24 @@ static bool has_come(struct fr_request_op *op, void **status, struct fr_rndv_inc
            complete && fr_request_has_rts(op, *status, incoming);
 }
 
+static bool may_bring_rts(const struct fr_request_op *op)
+{
+    return op->receive.takes_rts && !op->delivered && op->key && fr_rndv_incoming_any();
+}
+
+bool fr_request_is_arriving(struct fr_request_op *op)
+{
+    _Alignas(16) char own_status[FR_STATUS_BYTES];
+    struct fr_rndv_incoming incoming;
+    void *status = own_status;
+    if (op->arrival)
+        return !fr_request_arrival_poll(op);
+    if (!may_bring_rts(op) || !fr_request_holds_rts(op, &incoming) ||
+        fr_rndv_incoming_is_short(&incoming) || !has_come(op, &status, &incoming))
+        return false;
+    return !fr_request_arrival_begin(op, &incoming) || !fr_request_arrival_poll(op);
+}
+
 // Receives for an operation that also sends. The sender of that message may be waiting in the same
 // way.
 static void look_at_own(struct fr_request_op *op)
@@ -95,7 +122,7 @@ static void look_at_own(struct fr_request_op *op)
     struct fr_rndv_incoming incoming;
     void *status = own_status;
     int error = fr_abi_mpi.SUCCESS;
-    if (!op->receive.takes_rts || op->delivered || !op->key || !fr_rndv_incoming_any())
+    if (!may_bring_rts(op) || fr_request_is_arriving(op) || op->delivered)
         return;
     // Only an operation that is complete but for its send can have been received.
     if (has_come(op, &status, &incoming))
@@ -110,7 +137,7 @@ void fr_request_wait_over(struct fr_request_op *op)
     while (!fr_request_is_over(op)) {
         if (!fr_wait_step(&wait))
             continue;
-        fr_request_progress(true);
+        fr_request_progress();
         look_at_own(op);
         if (op->send && is_lost(op, &wait))
             return;
@@ -125,45 +152,49 @@ struct early {
     struct fr_rndv_incoming incoming[MOST_EARLY];
     void *statuses[MOST_EARLY]; // NULL where MPI was not asked
     size_t count;
+    size_t ended; // receives whose message was on its way, and is there now
     _Alignas(16) char own_statuses[MOST_EARLY][FR_STATUS_BYTES];
 };
 
-// Looks at the receives beyond the first `skip`. Returns false when there are none.
-static bool find_early(struct early *early, size_t skip, bool waits)
+// Looks at the receives beyond the first `skip`. Moves on what takes as long as the network.
+// Returns false when there are none.
+static bool find_early(struct early *early, size_t skip)
 {
-    early->count = 0;
+    early->count = early->ended = 0;
     early->claimed_count = fr_request_table_claim_receives(early->claimed, MOST_EARLY, skip);
     for (size_t i = 0; i < early->claimed_count; i++) {
         struct fr_request_op *op = early->claimed[i];
         struct fr_rndv_incoming *incoming = &early->incoming[early->count];
         void **status = &early->statuses[early->count];
         *status = early->own_statuses[early->count];
-        if (!has_come(op, status, incoming))
+        if (op->arrival)
+            early->ended += fr_request_arrival_poll(op);
+        else if (!has_come(op, status, incoming))
             continue;
-        if (waits || fr_rndv_incoming_is_short(incoming))
+        else if (fr_rndv_incoming_is_short(incoming))
             early->ops[early->count++] = op;
         else
-            fr_rndv_incoming_ask_to_leave(incoming);
+            early->ended += fr_request_arrival_begin(op, incoming) && fr_request_arrival_poll(op);
     }
     return early->claimed_count > 0;
 }
 
-size_t fr_request_receive_early(bool waits)
+size_t fr_request_receive_early(void)
 {
     struct early early;
     int errors[MOST_EARLY];
     size_t received = 0;
-    if (waits ? !fr_rndv_incoming_any() : !fr_rndv_incoming_any_in_tests())
+    if (!fr_rndv_incoming_any())
         return 0;
     fr_request_posted_look();
-    for (size_t skip = 0; find_early(&early, skip, waits);
-         skip += early.claimed_count - early.count) {
+    for (size_t skip = 0; find_early(&early, skip);
+         skip += early.claimed_count - early.count - early.ended) {
         for (size_t i = 0; i < early.count; i++)
             errors[i] = fr_abi_mpi.SUCCESS;
         // A failure stays with its operation, for the call that completes it.
         (void)!fr_request_deliver(early.ops, early.statuses, errors, early.count);
         fr_request_table_unclaim(early.claimed, early.claimed_count);
-        received += early.count;
+        received += early.count + early.ended;
     }
     return received;
 }

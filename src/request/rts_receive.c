@@ -11,6 +11,7 @@
 #include "fabrail/request.h"
 #include "fabrail/staging/packed.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct fr_staging_view *fr_request_receive_view(struct fr_request_op *op)
@@ -198,7 +199,7 @@ static void count_received(const struct fr_request_op *op, const struct fr_rndv_
 static enum fr_status conclude(struct fr_request_op *op, const struct fr_rndv_recv *recv)
 {
     op->receive.has_message = recv->status == FR_OK;
-    op->failure = recv->status;
+    op->failure = op->failure == FR_OK ? recv->status : op->failure; // what it sends may be lost
     op->receive.bytes = recv->incoming->bytes;
     op->receive.room = recv->view->out_bytes;
     if (op->receive.has_message)
@@ -217,6 +218,16 @@ static struct fr_staging_view *view_of(struct fr_request_op *op, struct fr_stagi
     *nowhere = (struct fr_staging_view){
         .blocks = &block, .block_count = 1, .path = FR_PATH_PASS, .range = FR_DEVICE_HOST};
     return view ? view : nowhere;
+}
+
+// `nowhere` is storage for the view of a receive of nothing.
+static struct fr_rndv_recv recv_of(struct fr_request_op *op, struct fr_rndv_incoming *incoming,
+                                   struct fr_staging_view *nowhere)
+{
+    struct fr_staging_view *view = view_of(op, nowhere);
+    // The memory of a persistent receive may hold an earlier message.
+    view->lease.is_clean = !op->persistent && fr_staging_is_packed(view);
+    return (struct fr_rndv_recv){.view = view, .incoming = incoming};
 }
 
 // Messages that were sent before one that has been received.
@@ -248,10 +259,7 @@ static enum fr_status receive(struct fr_request_op *const *ops, struct fr_rndv_i
     size_t doubt_count = 0;
     enum fr_status first = FR_OK;
     for (size_t i = 0; i < count; i++) {
-        struct fr_staging_view *view = view_of(ops[i], &nowhere);
-        // The memory of a persistent receive may hold an earlier message.
-        view->lease.is_clean = !ops[i]->persistent && fr_staging_is_packed(view);
-        recvs[i] = (struct fr_rndv_recv){.view = view, .incoming = &incoming[i]};
+        recvs[i] = recv_of(ops[i], &incoming[i], &nowhere);
         doubts[doubt_count].number = incoming[i].number;
         doubt_count += may_end_doubts() &&
                        fr_rndv_incoming_is_after_doubt(&incoming[i], &doubts[doubt_count].from);
@@ -277,4 +285,55 @@ enum fr_status fr_request_receive(struct fr_request_op *const *ops,
         first = first == FR_OK ? status : first;
     }
     return first;
+}
+
+// ---- messages that are being received while the application does other things
+
+struct fr_request_arrival {
+    struct fr_rndv_incoming incoming;
+    struct fr_rndv_recv recv;
+    struct fr_staging_view nowhere;
+};
+
+static _Atomic size_t arrivals; // under way
+
+// One message at a time is received even if there is no room for it.
+bool fr_request_arrival_begin(struct fr_request_op *op, const struct fr_rndv_incoming *incoming)
+{
+    if (atomic_load_explicit(&arrivals, memory_order_relaxed) > 0 &&
+        !fr_staging_has_room((size_t)incoming->bytes))
+        return false;
+    struct fr_request_arrival *arrival = calloc(1, sizeof(*arrival));
+    if (!arrival)
+        return false;
+    arrival->incoming = *incoming;
+    arrival->recv = recv_of(op, &arrival->incoming, &arrival->nowhere);
+    atomic_fetch_add_explicit(&arrivals, 1, memory_order_relaxed);
+    op->arrival = arrival;
+    fr_rndv_receive_begin(&arrival->recv);
+    return true;
+}
+
+static void end_arrival(struct fr_request_op *op)
+{
+    (void)conclude(op, &op->arrival->recv); // a failure stays with the operation
+    free(op->arrival);
+    op->arrival = NULL;
+    op->delivered = true;
+    atomic_fetch_sub_explicit(&arrivals, 1, memory_order_relaxed);
+}
+
+bool fr_request_arrival_poll(struct fr_request_op *op)
+{
+    if (!fr_rndv_receive_poll(&op->arrival->recv))
+        return false;
+    end_arrival(op);
+    return true;
+}
+
+enum fr_status fr_request_arrival_finish(struct fr_request_op *op)
+{
+    fr_rndv_receive_finish(&op->arrival->recv);
+    end_arrival(op);
+    return op->failure;
 }

@@ -225,7 +225,7 @@ int fr_request_schedule_run(struct fr_request_op *op)
             continue;
         fr_rndv_progress(NULL);
         fr_request_advance_all();
-        fr_request_receive_early(true);
+        fr_request_receive_early();
     }
     return op->schedule->error;
 }

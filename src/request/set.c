@@ -56,12 +56,34 @@ static bool claim(struct fr_request_set *set, const void *requests)
     return set->tracked || set->posted;
 }
 
+// Makes operations of posted receives that have brought an RTS, so that the call need not wait for
+// its message.
+static void promote(struct fr_request_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        struct fr_request_posted *receive = set->posted[i];
+        if (!receive || !fr_request_posted_has_rts(receive, NULL))
+            continue;
+        if (!set->looked_up)
+            memset(set->ops, 0, set->count * sizeof(struct fr_request_op *));
+        set->looked_up = true;
+        set->ops[i] = fr_request_posted_promote(receive, false);
+        if (!set->ops[i])
+            continue;
+        set->posted[i] = NULL;
+        set->tracked++;
+    }
+}
+
 bool fr_request_set_claim(struct fr_request_set *set)
 {
     set->posted = set->inline_posted;
     if (set->heap) // the place that it had at first
         set->posted = (struct fr_request_posted **)(set->done_statuses + set->count);
-    return claim(set, set->requests);
+    bool any = claim(set, set->requests);
+    if (set->posted && !fr_request_waits_for_all(set->form))
+        promote(set);
+    return any;
 }
 
 void fr_request_set_unclaim(struct fr_request_set *set)
@@ -115,14 +137,21 @@ void fr_request_set_look_up(struct fr_request_set *set, size_t request)
         set->tracked += fr_request_table_claim(value, 1, &set->ops[request]);
 }
 
+// A call that waits for all receives together what has come, once MPI has completed it.
+bool fr_request_set_is_deferred(const struct fr_request_set *set, size_t index, unsigned *copies)
+{
+    struct fr_request_op *op = set->ops[index];
+    return op && (!fr_request_poll(op, copies) ||
+                  (!fr_request_waits_for_all(set->form) && fr_request_is_arriving(op)));
+}
+
 // Waits for one copy at most. A copy takes long, and the application may only be asking.
 bool fr_request_set_find_deferred(struct fr_request_set *set)
 {
     bool any = false;
     unsigned copies = 1;
     for (size_t i = 0; i < set->count; i++) {
-        set->deferred[i] =
-            set->ops[i] && !fr_request_poll(set->ops[i], &copies) ? set->ops[i] : NULL;
+        set->deferred[i] = fr_request_set_is_deferred(set, i, &copies) ? set->ops[i] : NULL;
         any |= set->deferred[i] != NULL;
     }
     return any;

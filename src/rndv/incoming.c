@@ -246,24 +246,6 @@ void fr_rndv_incoming_ask(const struct fr_rndv_incoming *incoming)
         atomic_fetch_add_explicit(&ledger->refused, 1, memory_order_release);
 }
 
-void fr_rndv_incoming_ask_to_leave(const struct fr_rndv_incoming *incoming)
-{
-    const struct fr_rndv_entry entry = {
-        .number = incoming->number, .index = incoming->index, .tag = 1};
-    uint64_t waits = FR_RNDV_WAITS;
-    if (incoming->slot == NULL) {
-        if (fr_rndv_replica_ask(incoming->from, incoming->number))
-            (void)fr_rndv_tell(incoming->from, FR_CONTROL_BEGUN, &entry, true);
-    } else if (atomic_compare_exchange_strong(&incoming->slot->ready, &waits, FR_RNDV_LEAVE)) {
-        fr_rndv_incoming_ask(incoming);
-    }
-}
-
-bool fr_rndv_incoming_any_in_tests(void)
-{
-    return fr_rndv_incoming_any_here() || fr_rndv_replica_any_waits();
-}
-
 static void count_down(void)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());

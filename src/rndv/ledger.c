@@ -183,17 +183,31 @@ bool fr_rndv_ledger_await(int rank, int64_t now_ns)
     return atomic_load_explicit(&ledger->blocked, memory_order_relaxed) > 0;
 }
 
-bool fr_rndv_is_awaited(void)
+void fr_rndv_ledger_count_waiting(int rank, int more)
 {
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());
-    int64_t told_ns =
-        ledger != NULL ? atomic_load_explicit(&ledger->awaited_ns, memory_order_relaxed) : 0;
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(rank);
+    if (ledger != NULL)
+        atomic_fetch_add_explicit(&ledger->waiting, (uint64_t)more, memory_order_relaxed);
+}
+
+static bool was_awaited(struct fr_rndv_ledger *ledger)
+{
+    int64_t told_ns = atomic_load_explicit(&ledger->awaited_ns, memory_order_relaxed);
     if (FR_LIKELY(told_ns == 0))
-        return fr_rndv_replica_any_waits(); // senders of other hosts tell so
+        return false;
     if (fr_time_ns() - told_ns < AWAITED_NS)
         return true;
     (void)atomic_compare_exchange_strong(&ledger->awaited_ns, &told_ns, 0); // no clock from now on
-    return fr_rndv_replica_any_waits();
+    return false;
+}
+
+bool fr_rndv_is_awaited(void)
+{
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());
+    bool here =
+        ledger != NULL &&
+        (atomic_load_explicit(&ledger->waiting, memory_order_relaxed) != 0 || was_awaited(ledger));
+    return here || fr_rndv_replica_any_waits(); // senders of other hosts tell so
 }
 
 static FR_TLS bool is_blocked; // this thread is, and its ledger says so

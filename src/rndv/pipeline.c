@@ -126,6 +126,18 @@ enum fr_status fr_rndv_pipeline_begin(struct fr_rndv_send *send, bool taken)
     return status;
 }
 
+bool fr_rndv_pipeline_lose(struct fr_rndv_send *send)
+{
+    struct sending *sending = make_sending(send->bytes);
+    if (sending == NULL)
+        return false;
+    fr_error("%s: a message is lost, since there is no memory to copy it to", send->call);
+    send->state = sending;
+    send->scheme = &fr_rndv_pipeline;
+    send->failure = FR_ERR_NO_MEMORY;
+    return true;
+}
+
 // Gives the next fragment to MPI. After a failure it gives an empty one.
 static void send_fragment(struct fr_rndv_send *send)
 {
@@ -174,11 +186,12 @@ static bool progress(struct fr_rndv_send *send)
         send_fragment(send);
     test_fragments(sending);
     fr_rndv_stage_give_room(send, sending->done << sending->shift);
-    if (sending->done == sending->count) { // others may have the memory
+    if (sending->done == sending->count) // others may have the memory
         fr_rndv_stage_close(send);
+    bool gone = copied && sending->sent == sending->count;
+    if (gone) // the rest is MPI's, and it is another send's turn
         fr_rndv_waiting_remove(send);
-    }
-    return copied && sending->sent == sending->count;
+    return gone;
 }
 
 static int64_t wait_ns(const struct fr_rndv_send *send)
@@ -276,8 +289,7 @@ static void tell_begun(const struct fr_rndv_incoming *incoming)
         (void)fr_rndv_tell(incoming->from, FR_CONTROL_BEGUN, &entry, true);
         return;
     }
-    uint64_t ready = atomic_load_explicit(&incoming->slot->ready, memory_order_relaxed);
-    if (ready == FR_RNDV_WAITS || ready == FR_RNDV_LEAVE)
+    if (atomic_load_explicit(&incoming->slot->ready, memory_order_relaxed) == FR_RNDV_WAITS)
         fr_rndv_incoming_ask(incoming);
 }
 

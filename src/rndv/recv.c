@@ -48,7 +48,7 @@ static void begin_by(struct fr_rndv_recv *recv)
     name_scheme(recv);
 }
 
-static void begin(struct fr_rndv_recv *recv)
+void fr_rndv_receive_begin(struct fr_rndv_recv *recv)
 {
     recv->state = NULL;
     recv->untouched = recv->on_device = false;
@@ -128,20 +128,39 @@ static bool rest(const struct fr_rndv_recv *recvs, size_t count)
     return only != NULL && only->rest();
 }
 
-// Receives messages to their end. Makes progress for other processes meanwhile.
+// Moves messages on. Returns whether all are over.
+static bool poll(struct fr_rndv_recv *recvs, size_t count)
+{
+    return pull_all(recvs, count) && end_all(recvs, count);
+}
+
+// Receives messages that have begun to their end. Makes progress for other processes meanwhile.
+static void finish(struct fr_rndv_recv *recvs, size_t count)
+{
+    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+    while (!poll(recvs, count)) {
+        if (!rest(recvs, count) && !fr_wait_step(&wait))
+            continue;
+        fr_rndv_progress(NULL);
+        fr_job_progress();
+    }
+}
+
 static void receive(struct fr_rndv_recv *recvs, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        begin(&recvs[i]);
-    do {
-        struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
-        while (!pull_all(recvs, count)) {
-            if (!rest(recvs, count) && !fr_wait_step(&wait))
-                continue;
-            fr_rndv_progress(NULL);
-            fr_job_progress();
-        }
-    } while (!end_all(recvs, count));
+        fr_rndv_receive_begin(&recvs[i]);
+    finish(recvs, count);
+}
+
+bool fr_rndv_receive_poll(struct fr_rndv_recv *recv)
+{
+    return poll(recv, 1);
+}
+
+void fr_rndv_receive_finish(struct fr_rndv_recv *recv)
+{
+    finish(recv, 1);
 }
 
 // Returns how many of the first receives are moved together: no more than there is host memory for,

@@ -82,8 +82,7 @@ void fr_rndv_replica_close(void)
 // Stores how much of a message is ready, and counts those that wait in their buffers.
 static void set_ready(struct expected *entry, uint64_t ready) FR_REQUIRES(lock)
 {
-    bool waited = entry->entry.ready == FR_RNDV_WAITS || entry->entry.ready == FR_RNDV_LEAVE;
-    bool waits = ready == FR_RNDV_WAITS || ready == FR_RNDV_LEAVE;
+    bool waited = entry->entry.ready == FR_RNDV_WAITS, waits = ready == FR_RNDV_WAITS;
     entry->entry.ready = ready;
     if (waits != waited)
         atomic_fetch_add_explicit(&waiting_count, waits ? 1 : (size_t)-1, memory_order_relaxed);
@@ -156,17 +155,6 @@ static void expect(int from, const struct fr_rndv_entry *entry) FR_REQUIRES(lock
 bool fr_rndv_replica_any_waits(void)
 {
     return atomic_load_explicit(&waiting_count, memory_order_relaxed) != 0;
-}
-
-bool fr_rndv_replica_ask(int from, uint64_t number)
-{
-    fr_core_lock(&lock);
-    struct expected *entry = find(from, number);
-    bool asks = entry != NULL && entry->entry.ready == FR_RNDV_WAITS;
-    if (asks)
-        entry->entry.ready = FR_RNDV_LEAVE;
-    fr_core_unlock(&lock);
-    return asks;
 }
 
 // Forgets a message that its sender has withdrawn: nobody has received it, nor will.

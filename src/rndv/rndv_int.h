@@ -40,7 +40,6 @@ enum fr_rndv_state {
 
 #define FR_RNDV_NEVER UINT64_MAX       // `ready` of bytes that will never be there
 #define FR_RNDV_WAITS (UINT64_MAX - 1) // `ready` of a waiting send
-#define FR_RNDV_LEAVE (UINT64_MAX - 2) // `ready` of a waiting send that is to leave
 
 // One message in the ledger. Anybody may look at the atomic members while they change. What they
 // say is valid if the slot has the same number and is waiting before and after. The place belongs
@@ -79,6 +78,7 @@ struct fr_rndv_ledger {
     // Names the device that it has used last, if processes take turns there; else 0.
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t device;
     _Atomic int64_t awaited_ns; // when a sender last had to wait for this process to receive
+    _Atomic uint64_t waiting;   // sends to this process that wait in their buffers
     _Atomic uint64_t blocked;   // threads that receive nothing while they wait
     _Atomic uint64_t more;      // slots that are there beyond the first ones
     // A bit for each slot in use. Written by this process alone.
@@ -115,6 +115,10 @@ bool fr_rndv_ledger_is_shared_with(int rank);
 // Tells a process of this host that a sender has to wait now for it to receive. Returns whether
 // that process is blocked: it receives nothing while it waits.
 bool fr_rndv_ledger_await(int rank, int64_t now_ns);
+
+// Counts a send to a process of this host that waits in its buffer, or with `more` -1 one that no
+// longer does.
+void fr_rndv_ledger_count_waiting(int rank, int more);
 
 // Tells others which device this process uses. Costs a load and a compare while that stays.
 void fr_rndv_ledger_use_device(int device);
@@ -273,12 +277,8 @@ bool fr_rndv_replica_take(int from, uint64_t number, bool over);
 // mark passes to the next one. Returns false when it does not wait.
 bool fr_rndv_replica_doubt(int from, uint64_t number, bool received);
 
-// Returns whether any other host has ever told of a waiting send.
+// Returns whether a process of another host has told of a waiting send that is still expected.
 bool fr_rndv_replica_any_waits(void);
-
-// Notes that a waiting send is asked to leave. Returns false if the message does not wait, or has
-// been asked before.
-bool fr_rndv_replica_ask(int from, uint64_t number);
 
 // Finds the first message that is still to be received from an address, and has an RTS of these
 // lengths. `doubted` says whether it may be in doubt.

@@ -288,28 +288,37 @@ void fr_rndv_send_follow_refusal(struct fr_rndv_send *send)
 void fr_rndv_send_leave_now(struct fr_rndv_send *send)
 {
     bool begun = send->scheme != &fr_rndv_waiting;
-    if (is_ended(fr_rndv_ledger_state(send->index)))
+    enum fr_rndv_state state = fr_rndv_ledger_state(send->index);
+    if (is_ended(state))
         return;
-    if (!begun && fr_rndv_pipeline_begin(send, false) != FR_OK)
+    if (!begun && fr_rndv_pipeline_begin(send, false) != FR_OK &&
+        (state != FR_RNDV_PULLING || fr_rndv_pipeline_begin(send, true) != FR_OK) &&
+        !fr_rndv_pipeline_lose(send))
         return;
     send->over = push(send) == FR_OK || send->pushed;
     if (!begun)
         fr_rndv_waiting_remove(send);
 }
 
+static bool stays(struct fr_rndv_send *send, bool on_device, bool must)
+{
+    return !must && fr_rndv_send_stays(send, on_device);
+}
+
 // Moves the bytes of a send that holds its slot to device workspace, or else to host memory.
-static bool move_out(struct fr_rndv_send *send, bool on_device)
+static bool move_out(struct fr_rndv_send *send, bool on_device, bool must)
 {
     struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
     if (fr_rndv_staged_take_over(send) == FR_OK)
         send->pushed = send->over = true;
-    else if (send->scheme != &fr_rndv_waiting && !(on_device && fr_rndv_send_stays(send, false)))
+    else if (send->scheme != &fr_rndv_waiting && !(on_device && stays(send, false, must)))
         send->over = fr_rndv_pipeline_take_over(send);
     (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
     return send->over;
 }
 
-static bool leave(struct fr_rndv_send *send)
+// Makes the bytes leave the buffer, with `must` beyond the bounds on memory.
+static bool leave(struct fr_rndv_send *send, bool must)
 {
     struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
     if (send->over)
@@ -319,7 +328,7 @@ static bool leave(struct fr_rndv_send *send)
         return true;
     }
     bool on_device = !send->remote && fr_staging_may_lend(send->view.range.device, send->bytes);
-    if (fr_rndv_send_stays(send, on_device))
+    if (stays(send, on_device, must))
         return false;
     if (send->waits && !on_device) {
         fr_rndv_send_leave_now(send);
@@ -327,9 +336,9 @@ static bool leave(struct fr_rndv_send *send)
     }
     if (!fr_rndv_slot_change(slot, send->number, FR_RNDV_ADVERTISED, FR_RNDV_MOVING))
         return false; // it is just being pulled
-    if (move_out(send, on_device))
+    if (move_out(send, on_device, must))
         fr_rndv_waiting_remove(send);
-    else if (send->scheme == &fr_rndv_waiting && !fr_rndv_send_stays(send, false))
+    else if (send->scheme == &fr_rndv_waiting && !stays(send, false, must))
         fr_rndv_send_leave_now(send);
     return send->over;
 }
@@ -375,7 +384,7 @@ static bool is_over(struct fr_rndv_send *send, unsigned *copies)
         return send->over;
     if (*copies == 0)
         return false;
-    if (leave(send)) {
+    if (leave(send, false)) {
         --*copies;
         return true;
     }
@@ -399,9 +408,14 @@ bool fr_rndv_send_poll(struct fr_rndv_send *send, unsigned *copies)
 bool fr_rndv_send_leave(struct fr_rndv_send *send)
 {
     fr_rndv_send_hold(send->index);
-    bool left_it = leave(send);
+    bool left_it = leave(send, true);
     fr_rndv_send_release(send->index);
     return left_it;
+}
+
+enum fr_status fr_rndv_send_failure(const struct fr_rndv_send *send)
+{
+    return send->failure;
 }
 
 bool fr_rndv_send_is_lost(const struct fr_rndv_send *send)
@@ -458,12 +472,6 @@ void fr_rndv_send_handle(int from, enum fr_job_control_kind kind, const struct f
     enum fr_rndv_state state = FR_RNDV_PULLING;
     if (kind == FR_CONTROL_DOUBTED) {
         (void)fr_rndv_slot_doubt(fr_job_rank(), slot, entry->number, FR_SLOT_DOUBTED);
-        return;
-    }
-    if (kind == FR_CONTROL_BEGUN && entry->tag != 0) { // it is only asked for
-        uint64_t waits = FR_RNDV_WAITS;
-        (void)atomic_compare_exchange_strong(&slot->ready, &waits, FR_RNDV_LEAVE);
-        fr_rndv_ledger_count_refused();
         return;
     }
     (void)fr_rndv_slot_lift_doubt(fr_job_rank(), slot, entry->number);

@@ -31,10 +31,6 @@ void fr_rndv_waiting_remove(struct fr_rndv_send *send);
 // Returns whether a further send may be given now.
 bool fr_rndv_waiting_has_turn(void);
 
-// Returns whether a receiver has asked for the message of this slot, if it is one of a waiting send
-// in this state.
-bool fr_rndv_waiting_is_asked(unsigned index, enum fr_rndv_state state);
-
 // Begins to give a held send that its receiver has asked for. Returns false if others come first,
 // or there is no memory at all.
 bool fr_rndv_waiting_give(struct fr_rndv_send *send);
@@ -45,13 +41,18 @@ void fr_rndv_waiting_look_after(void);
 // Makes all waiting sends leave, beyond the bounds on memory if they must.
 void fr_rndv_waiting_leave_all(void);
 
-// Makes a held waiting send leave, however much memory that takes. It stays if there is none.
+// Makes a held waiting send leave, however much memory that takes. If there is none, the message is
+// lost, and both sides hear of it.
 void fr_rndv_send_leave_now(struct fr_rndv_send *send);
 
 // Begins scheme pipeline for a held waiting send. With `taken` the receiver takes fragments
 // already, so there is memory for a few of them alone, where the datatype allows that. On failure
 // the send waits on.
 FR_MUST_CHECK enum fr_status fr_rndv_pipeline_begin(struct fr_rndv_send *send, bool taken);
+
+// Ends a held waiting send whose bytes there is no memory for: its fragments go empty. Returns
+// false if there is no memory even for that.
+bool fr_rndv_pipeline_lose(struct fr_rndv_send *send);
 
 // ---- all sends
 

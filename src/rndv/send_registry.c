@@ -56,8 +56,7 @@ void fr_rndv_send_release(unsigned index)
 static bool may_be_asked(unsigned index)
 {
     enum fr_rndv_state state = fr_rndv_ledger_state(index);
-    return state == FR_RNDV_REFUSED ||
-           (fr_rndv_any_waiting() && fr_rndv_waiting_is_asked(index, state)) ||
+    return state == FR_RNDV_REFUSED || (state == FR_RNDV_PULLING && fr_rndv_any_waiting()) ||
            fr_rndv_rail_put_send_is_asked(index);
 }
 

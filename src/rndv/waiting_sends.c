@@ -4,9 +4,6 @@
 // ask for a message by beginning it. The sender gives it wherever it makes progress: through a few
 // fragments' memory, and a few messages at a time. If room comes first, the bytes leave.
 //
-// A call that only tests receives nothing that its sender may give late. It asks for the message to
-// leave instead, which it does as a whole, when it is its turn.
-//
 // A receiver depends on the progress of its sender here. So a process with waiting sends makes
 // progress in each call that waits for others, or has them leave before that call.
 #include "config.h"
@@ -33,6 +30,8 @@ void fr_rndv_waiting_add(struct fr_rndv_send *send)
 {
     send->scheme = &fr_rndv_waiting;
     send->waits = true;
+    if (!send->remote)
+        fr_rndv_ledger_count_waiting(send->address.to, 1);
     atomic_fetch_add_explicit(&fr_rndv_waiting_count, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&fr_rndv_reasons, 1, memory_order_relaxed);
 }
@@ -50,6 +49,8 @@ void fr_rndv_waiting_remove(struct fr_rndv_send *send)
     if (FR_LIKELY(!send->waits))
         return;
     send->waits = false;
+    if (!send->remote)
+        fr_rndv_ledger_count_waiting(send->address.to, -1);
     if (send->entered)
         end_turn(send->index);
     atomic_fetch_sub_explicit(&fr_rndv_waiting_count, 1, memory_order_relaxed);
@@ -75,20 +76,11 @@ bool fr_rndv_waiting_has_turn(void)
     return find_turn(fr_time_ns()) < MOST_TURNS;
 }
 
-bool fr_rndv_waiting_is_asked(unsigned index, enum fr_rndv_state state)
-{
-    const struct fr_rndv_slot *slot = fr_rndv_ledger_slot(index);
-    return state == FR_RNDV_PULLING ||
-           (state == FR_RNDV_ADVERTISED &&
-            atomic_load_explicit(&slot->ready, memory_order_relaxed) == FR_RNDV_LEAVE);
-}
-
 bool fr_rndv_waiting_give(struct fr_rndv_send *send)
 {
     int64_t now = fr_time_ns();
     unsigned turn = find_turn(now);
-    bool is_taken = fr_rndv_ledger_state(send->index) == FR_RNDV_PULLING;
-    if (turn == MOST_TURNS || fr_rndv_pipeline_begin(send, is_taken) != FR_OK)
+    if (turn == MOST_TURNS || fr_rndv_pipeline_begin(send, true) != FR_OK)
         return false;
     atomic_store_explicit(&turns[turn].since_ns, now, memory_order_relaxed);
     atomic_store_explicit(&turns[turn].holder, send->index + 1, memory_order_relaxed);
@@ -127,8 +119,8 @@ void fr_rndv_waiting_leave_all(void)
 
 static bool progress(struct fr_rndv_send *send)
 {
-    return fr_rndv_waiting_is_asked(send->index, fr_rndv_ledger_state(send->index)) &&
-           fr_rndv_waiting_give(send) && send->scheme->progress(send);
+    return fr_rndv_ledger_state(send->index) == FR_RNDV_PULLING && fr_rndv_waiting_give(send) &&
+           send->scheme->progress(send);
 }
 
 const struct fr_rndv_scheme fr_rndv_waiting = {

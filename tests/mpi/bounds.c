@@ -391,6 +391,133 @@ static void run_asked(void)
     free(requests);
 }
 
+// Marks that a rank makes while the other one is in no call of MPI.
+static char marks[64];
+
+static void choose_marks(void)
+{
+    if (rank == 1)
+        snprintf(marks, sizeof(marks), "/tmp/fabrail-bounds-%ld", (long)getpid());
+    MPI_Bcast(marks, sizeof(marks), MPI_CHAR, 1, MPI_COMM_WORLD);
+}
+
+static const char *mark_of(int maker)
+{
+    static char name[sizeof(marks) + 16];
+    snprintf(name, sizeof(name), "%s.%d", marks, maker);
+    return name;
+}
+
+static void make_mark(void)
+{
+    FILE *file = fopen(mark_of(rank), "w");
+    must(file != NULL, "the mark is made", 0, 1);
+    fclose(file);
+}
+
+static void await_mark(void)
+{
+    while (access(mark_of(1 - rank), F_OK) != 0)
+        usleep(1000);
+    unlink(mark_of(1 - rank));
+}
+
+// Calls of the receiver that need nothing of a sender that is outside of MPI, though its message
+// waits in its buffer. The last is the sender's.
+enum {
+    LOCAL_TEST,
+    LOCAL_TESTALL,
+    LOCAL_TESTANY,
+    LOCAL_TESTSOME,
+    LOCAL_GET_STATUS,
+    LOCAL_WAITANY,
+    LOCAL_WAITSOME,
+    LOCAL_WAIT_OTHER,
+    LOCAL_FREE,
+    LOCAL_WAYS
+};
+
+// Does it on a request that cannot complete yet, and on another one that can.
+static void call_locally(int way, MPI_Request *requests)
+{
+    enum { TRIES = 100 };
+    MPI_Request *last = &requests[count - 1];
+    int index = MPI_UNDEFINED, done = 0, out[2];
+    for (int i = 0; i < TRIES && way < LOCAL_WAITANY; i++) {
+        int flag = 0;
+        if (way == LOCAL_TEST)
+            MPI_Test(last, &flag, MPI_STATUS_IGNORE);
+        else if (way == LOCAL_TESTALL)
+            MPI_Testall(count, requests, &flag, MPI_STATUSES_IGNORE);
+        else if (way == LOCAL_TESTANY)
+            MPI_Testany(1, last, &index, &flag, MPI_STATUS_IGNORE);
+        else if (way == LOCAL_TESTSOME)
+            MPI_Testsome(1, last, &flag, out, MPI_STATUSES_IGNORE);
+        else
+            MPI_Request_get_status(*last, &flag, MPI_STATUS_IGNORE);
+        done += flag != 0;
+    }
+    must(done == 0, "a message that its sender has not given is there", done, 0);
+    if (way != LOCAL_WAITANY && way != LOCAL_WAITSOME && way != LOCAL_WAIT_OTHER)
+        return;
+    MPI_Request two[2] = {*last}, own;
+    int given = 7, got = 0;
+    MPI_Irecv(&got, 1, MPI_INT, rank, TOKEN_TAG, MPI_COMM_WORLD, &two[1]);
+    MPI_Isend(&given, 1, MPI_INT, rank, TOKEN_TAG, MPI_COMM_WORLD, &own);
+    if (way == LOCAL_WAITANY)
+        MPI_Waitany(2, two, &index, MPI_STATUS_IGNORE);
+    else if (way == LOCAL_WAITSOME)
+        MPI_Waitsome(2, two, &index, out, MPI_STATUSES_IGNORE);
+    else
+        MPI_Wait(&two[1], MPI_STATUS_IGNORE);
+    must(got == given, "what was sent to this process", got, given);
+    MPI_Wait(&own, MPI_STATUS_IGNORE);
+}
+
+static void run_one_local(int way, const struct memory *out, const struct memory *in,
+                          MPI_Datatype type, MPI_Request *requests)
+{
+    enum { FIRST_TAG = 100 };
+    for (int i = 0; rank == 1 && i < count; i++)
+        MPI_Irecv(in->address, bytes, MPI_BYTE, 0, FIRST_TAG + i, MPI_COMM_WORLD, &requests[i]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; rank == 0 && i < count; i++)
+        MPI_Isend(out->address, 1, type, 1, FIRST_TAG + i, MPI_COMM_WORLD, &requests[i]);
+    for (int i = 0; rank == 0 && i < count && way == LOCAL_FREE; i++)
+        MPI_Request_free(&requests[i]);
+    if (rank == 0)
+        make_mark();
+    await_mark();
+    if (rank == 1) {
+        if (way != LOCAL_FREE)
+            call_locally(way, requests);
+        make_mark();
+    }
+    MPI_Waitall(count, requests, MPI_STATUSES_IGNORE); // of null requests, if they were freed
+}
+
+static void run_local(void)
+{
+    struct memory memory = make_mapped(), into = memory_new(MEMORY_DEVICE, (size_t)bytes);
+    MPI_Request *requests = malloc((size_t)count * sizeof(*requests));
+    MPI_Datatype type;
+    MPI_Type_indexed(2, (int[]){bytes / 2 - 1, bytes / 2}, (int[]){0, bytes / 2}, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    choose_marks();
+    for (int way = 0; way < LOCAL_WAYS; way++) {
+        write_pattern(&memory, way);
+        MPI_Barrier(MPI_COMM_WORLD);
+        run_one_local(way, &memory, &into, type, requests);
+        if (rank == 1)
+            check_pattern(&into, way);
+        if (way < LOCAL_FREE)
+            measure();
+    }
+    memory_free(&into);
+    MPI_Type_free(&type);
+    free(requests);
+}
+
 // How rank 1 waits for rank 2, which waits for rank 0, whose sends rank 1 has yet to fetch.
 enum {
     BY_RECV,
@@ -638,7 +765,7 @@ int main(int argc, char **argv)
                  {"data", run_data},       {"pieces", run_pieces},
                  {"pool", run_pool},       {"truncates", run_truncates},
                  {"dies", run_dies},       {"asked", run_asked},
-                 {"own", run_own}};
+                 {"own", run_own},         {"local", run_local}};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);

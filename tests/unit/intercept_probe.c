@@ -114,9 +114,8 @@ void fr_request_advance_all(void)
 {
 }
 
-size_t fr_request_receive_early(bool waits)
+size_t fr_request_receive_early(void)
 {
-    (void)waits;
     return 0;
 }
 

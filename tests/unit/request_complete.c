@@ -155,6 +155,12 @@ bool fr_request_poll(struct fr_request_op *op, unsigned *copies)
     return op != NULL;
 }
 
+bool fr_request_is_arriving(struct fr_request_op *op)
+{
+    CHECK(!op->arrival, "no message is on its way");
+    return false;
+}
+
 bool fr_request_has_come(int code)
 {
     return code == 0;
@@ -217,6 +223,13 @@ bool fr_request_posted_end(struct fr_request_posted **posted, size_t count, cons
     (void)posted;
     (void)count;
     (void)statuses;
+    return false;
+}
+
+bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const void *status)
+{
+    (void)receive;
+    (void)status;
     return false;
 }
 

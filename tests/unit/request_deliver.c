@@ -93,6 +93,12 @@ enum fr_status fr_request_receive(struct fr_request_op *const *ops,
     return fails ? FR_ERR_DEVICE : FR_OK;
 }
 
+enum fr_status fr_request_arrival_finish(struct fr_request_op *op)
+{
+    op->arrival = NULL;
+    return FR_OK;
+}
+
 void fr_request_op_free(struct fr_request_op *op)
 {
     CHECK(false, "%d", op->rma.target);

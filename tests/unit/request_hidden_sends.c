@@ -52,11 +52,12 @@ int fr_abi_call(enum fr_fn fn, const fr_word *args)
     return 0;
 }
 
-bool fr_request_poll(struct fr_request_op *op, unsigned *copies)
+bool fr_request_set_is_deferred(const struct fr_request_set *set, size_t index, unsigned *copies)
 {
-    (void)op;
+    (void)set;
+    (void)index;
     (void)copies;
-    return false;
+    return true;
 }
 
 int fr_request_set_call(struct fr_request_set *set)
@@ -154,9 +155,8 @@ bool fr_request_schedule_poll(struct fr_request_op *op)
     return false;
 }
 
-void fr_request_progress(bool waits)
+void fr_request_progress(void)
 {
-    (void)waits;
     CHECK(!in_hand || !fr_request_may_be_abandoned(), "receives of the list go on, too");
     looked++;
 }

@@ -306,11 +306,16 @@ bool fr_request_set_claim(struct fr_request_set *set);
 // when there are none.
 bool fr_request_set_find_deferred(struct fr_request_set *set);
 
+// Returns whether the operation of one request is not complete though MPI may say so. Makes
+// progress. `copies` counts down the copies that it may wait for.
+bool fr_request_set_is_deferred(const struct fr_request_set *set, size_t index, unsigned *copies);
+
 // Returns the status at `index`, NULL where MPI was given none.
 void *fr_request_set_status(const struct fr_request_set *set, size_t index);
 
 // Does the call when some of its operations are sends whose bytes are still in the application's
-// buffer. MPI takes them for complete; the application must not.
+// buffer, or receives whose bytes are still on their way. MPI takes them for complete; the
+// application must not.
 int fr_request_set_defer(struct fr_request_set *set);
 
 #endif
