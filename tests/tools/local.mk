@@ -1,7 +1,7 @@
 # The installed command.
 fr_tool_tests = tests/tools/command.test tests/tools/run.test tests/tools/info.test \
     tests/tools/explain.test tests/tools/bench.test tests/tools/figures.test \
-    tests/tools/report.test tests/tools/tune.test tests/tools/install.test tests/tools/documents.test
+    tests/tools/report.test tests/tools/tune.test tests/tools/install.test tests/tools/packages.test tests/tools/documents.test
 EXTRA_DIST += $(fr_tool_tests) tests/tools/wheel.test tests/tools/judge.sh tests/tools/documents.list tests/tools/browser.py \
     tests/tools/many-ranks.py
 if !CROSS_COMPILING

@@ -2,16 +2,16 @@
 # A recipe for Spack, 0.23 or newer. In a clone of the sources:
 #
 #   spack repo add contrib/spack
-#   spack install fabrail                        # of Open MPI's family; or
-#   spack install fabrail mpi_family=mpich
+#   spack install fabrail                        # without benchmarks; or, with those of an MPI,
+#   spack install fabrail mpi_family=openmpi
 #   spack load fabrail
 #
 # builds what is committed in the clone. Version 0.1.0 is the archive of `make dist`, looked for in the
 # current folder; it has no checksum here, which Spack wants to hear: spack install --no-checksum
 # fabrail@0.1.0. A folder of sources without git is built by `spack dev-build -d FOLDER fabrail@0.1.0`.
 #
-# The library serves the MPI standard ABI besides the family that it is built with. Loading the package
-# gives the command `fabrail`; it preloads nothing, and brings no MPI: that is the job's own.
+# The library serves every MPI. Loading the package gives the command `fabrail`; it preloads nothing, and
+# brings no MPI: that is the job's own.
 import os
 
 from spack.package import *
@@ -37,10 +37,10 @@ class Fabrail(AutotoolsPackage):
 
     variant(
         "mpi_family",
-        default="openmpi",
-        values=("openmpi", "mpich"),
+        default="none",
+        values=("none", "openmpi", "mpich"),
         multi=False,
-        description="Family of MPI whose ABI the library serves",
+        description="MPI that the benchmarks are built for",
     )
     variant("kernels", default=True, description="GPU kernels, which take nvcc")
     variant("rails", default=True, description="Transport over several NICs by libfabric")
@@ -78,7 +78,10 @@ class Fabrail(AutotoolsPackage):
     def configure_args(self):
         spec = self.spec
         family = spec.variants["mpi_family"].value
-        other = "mpich" if family == "openmpi" else "openmpi"
+        mpis = [
+            f"--with-{one}={self.mpicc(one) if one == family else 'no'}"
+            for one in ("openmpi", "mpich")
+        ]
         nvcc = spec["cuda"].prefix.bin.nvcc if spec.satisfies("+kernels") else "no"
         rails = spec.satisfies("+rails")
         return [
@@ -87,8 +90,7 @@ class Fabrail(AutotoolsPackage):
             f"--with-json-c={spec['json-c'].prefix}",
             f"--with-libfabric={spec['libfabric'].prefix if rails else 'no'}",
             f"--with-hwloc={spec['hwloc'].prefix if rails else 'no'}",
-            f"--with-{family}={self.mpicc(family)}",
-            f"--with-{other}=no",
+            *mpis,
             "--with-mpiabi=no",
         ]
 
