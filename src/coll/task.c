@@ -159,9 +159,16 @@ static bool meet_mapped(struct fr_coll_task *task)
     return end_agreement(task, status == FR_OK ? fr_coll_agree_compare(task) : status);
 }
 
+// Returns what a failure is once the ranks have agreed. None of them may still do the operation in
+// another way by itself.
+static enum fr_status failure_of(enum fr_status status)
+{
+    return status == FR_ERR_UNSUPPORTED ? FR_ERR_DEVICE : status;
+}
+
 static bool tell_result(struct fr_coll_task *task, enum fr_status status)
 {
-    task->status = status;
+    task->status = failure_of(status);
     task->word = status == FR_OK;
     return enter_round(task, FR_COLL_STAGE_RESULTS);
 }
@@ -232,7 +239,7 @@ static bool meet_results(struct fr_coll_task *task)
 static bool copy_out(struct fr_coll_task *task)
 {
     enum fr_status status;
-    return has_worked(task, &status) && end(task, status);
+    return has_worked(task, &status) && end(task, failure_of(status));
 }
 
 enum fr_status fr_coll_task_progress(struct fr_coll_task *task, bool *over)

@@ -333,13 +333,15 @@ static bool plan_nothing(struct fr_coll_team *team, void *operation, struct fr_d
     return false;
 }
 
+static enum fr_status bad_status = FR_ERR_DEVICE;
+
 static enum fr_status move_badly(struct fr_coll_team *team, void *operation, int step,
                                  struct fr_device_work *work)
 {
     (void)operation;
     (void)step;
     fr_device_push_begin(NULL, NULL, 0, FR_ENGINE_SM, 0, work);
-    return team->rank == 1 ? FR_ERR_DEVICE : FR_OK;
+    return team->rank == 1 ? bad_status : FR_OK;
 }
 
 // The same operation as that of `tasks`, on another group.
@@ -368,8 +370,12 @@ static void test_failures(struct pair pairs[2])
     for (int rank = 0; rank < RANKS; rank++)
         begin(&other, rank);
     CHECK(fr_coll_task_progress(&other.tasks[0], &over) == FR_OK && !over);
-    begin_like(bad, &other, &pairs[0]);
-    run_all(both, RANKS, 1, &random, FR_ERR_DEVICE);
+    static const enum fr_status bad_ones[] = {FR_ERR_DEVICE, FR_ERR_UNSUPPORTED};
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(bad_ones); i++) { // all ranks find the same
+        bad_status = bad_ones[i];
+        begin_like(bad, &other, &pairs[0]);
+        run_all(both, RANKS, 1, &random, FR_ERR_DEVICE);
+    }
     begin_like(bad, &other, &pairs[0]);
     bad[1].part.what++;
     run_all(both, RANKS, 1, &random, FR_ERR_UNSUPPORTED);
