@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Schedules that go on in all calls: which of them have calls about other things looked at, and
+// that each goes on until it is over, once.
+#include "config.h"
+
+#include "fabrail/job.h"
+#include "fabrail/request/schedule.h"
+
+#include "check.h"
+
+enum { OPS = 6, STEPS = 4 };
+
+static struct fr_request_op ops[OPS];
+static struct fr_request_schedule schedules[OPS];
+static int left[OPS], expected, steps;
+
+void fr_request_expect(int count)
+{
+    expected += count;
+}
+
+bool fr_request_schedule_step(struct fr_request_op *op)
+{
+    CHECK(left[op - ops] > 0, "goes on when it is over");
+    steps++;
+    fr_request_advance_all(); // as progress within a step would
+    return --left[op - ops] == 0;
+}
+
+// There is one thread.
+FR_UNANALYSED void fr_core_lock(struct fr_lock *lock)
+{
+    (void)lock;
+}
+
+FR_UNANALYSED void fr_core_unlock(struct fr_lock *lock)
+{
+    (void)lock;
+}
+
+void fr_job_progress(void)
+{
+}
+
+void fr_rndv_progress(const struct fr_device_range *user)
+{
+    (void)user;
+}
+
+size_t fr_request_receive_early(bool waits)
+{
+    (void)waits;
+    return 0;
+}
+
+static void begin(int index, bool is_quiet)
+{
+    schedules[index] = (struct fr_request_schedule){.is_quiet = is_quiet};
+    ops[index] = (struct fr_request_op){.schedule = &schedules[index], .object = (fr_word)index};
+    left[index] = STEPS;
+    fr_request_advance_begin(&ops[index]);
+}
+
+static void test_looks(void)
+{
+    begin(0, true);
+    CHECK(expected == 0, "calls are looked at for one that is quiet");
+    begin(1, false);
+    CHECK(expected == 1);
+    CHECK(fr_request_advances_on(0) && fr_request_advances_on(1) && !fr_request_advances_on(2));
+    while (!fr_request_advance(&ops[1]))
+        ;
+    CHECK(expected == 0 && left[0] == STEPS && !fr_request_advances_on(1));
+    while (!fr_request_advance(&ops[0]))
+        ;
+    CHECK(expected == 0 && !fr_request_advances_on(0) && fr_request_advance(&ops[0]));
+}
+
+static void test_all(void)
+{
+    steps = 0;
+    for (int i = 0; i < OPS; i++)
+        begin(i, i % 2);
+    CHECK(expected == OPS / 2);
+    for (int time = 0; time < STEPS; time++) {
+        CHECK(steps == time * OPS, "%d steps", steps);
+        fr_request_advance_all();
+    }
+    fr_request_advance_all();
+    CHECK(steps == STEPS * OPS && expected == 0);
+    for (int i = 0; i < OPS; i++)
+        CHECK(schedules[i].complete && !fr_request_advances_on((fr_word)i));
+}
+
+int main(void)
+{
+    test_looks();
+    test_all();
+    return check_result();
+}
