@@ -5,7 +5,6 @@
 
 #include "rma/rma_int.h"
 
-#include "fabrail/ipc/engine.h"
 #include "fabrail/staging/own_copy.h"
 #include "fabrail/staging/packed.h"
 
@@ -88,16 +87,18 @@ enum fr_status fr_rma_copy_packed(const struct fr_staging_view *view,
     return fr_device_batch_finish(&batch);
 }
 
-static enum fr_status move_over_host(const struct fr_staging_view *from,
-                                     const struct fr_staging_view *to)
+static enum fr_status move_over_host(const struct fr_rma_target *target,
+                                     const struct fr_staging_view *own, bool puts)
 {
     struct fr_staging_lease packed;
-    enum fr_status status = fr_staging_borrow(fr_rma_bytes_of(from), &packed);
+    enum fr_status status = fr_staging_borrow(fr_rma_bytes_of(own), &packed);
     if (status != FR_OK)
         return status;
-    status = fr_rma_copy_packed(from, packed, FR_TO_STAGE);
+    status = puts ? fr_rma_copy_packed(own, packed, FR_TO_STAGE)
+                  : fr_rma_copy_target(target, packed, FR_TO_STAGE);
     if (status == FR_OK)
-        status = fr_rma_copy_packed(to, packed, FR_FROM_STAGE);
+        status = puts ? fr_rma_copy_target(target, packed, FR_FROM_STAGE)
+                      : fr_rma_copy_packed(own, packed, FR_FROM_STAGE);
     fr_staging_return(&packed);
     return status;
 }
@@ -131,8 +132,7 @@ static enum fr_status queue_native(struct fr_rma_window *window, struct fr_rma_t
         return status;
     fr_rma_queue_add(
         window->queue, &target->part->range,
-        piece_of(fr_rma_address_of(&target->view), fr_rma_address_of(own), bytes, puts),
-        fr_ipc_engine(FR_SIZE_MESSAGE_CE, bytes));
+        piece_of(fr_rma_address_of(&target->view), fr_rma_address_of(own), bytes, puts), false);
     return FR_OK;
 }
 
@@ -143,12 +143,10 @@ static void queue_host(struct fr_rma_window *window, struct fr_rma_target *targe
 {
     size_t bytes = fr_rma_bytes_of(own);
     uintptr_t here = fr_rma_address_of(own), there = fr_rma_address_of(&target->view);
-    enum fr_device_engine engine = FR_ENGINE_CE;
     void *room = NULL;
     if (bytes <= SMALL_BYTES && target->part->mapping.direct)
         room = fr_rma_queue_room(window->queue, bytes);
     if (room) {
-        engine = FR_ENGINE_SM;
         if (puts)
             memcpy(room, (const void *)here, bytes);
         else
@@ -156,7 +154,7 @@ static void queue_host(struct fr_rma_window *window, struct fr_rma_target *targe
         here = (uintptr_t)room;
     }
     fr_rma_queue_add(window->queue, &target->part->range, piece_of(there, here, bytes, puts),
-                     engine);
+                     room == NULL);
 }
 
 static enum fr_status move(struct fr_rma_window *window, struct fr_rma_target *target,
@@ -164,7 +162,7 @@ static enum fr_status move(struct fr_rma_window *window, struct fr_rma_target *t
 {
     const struct fr_staging_view *there = &target->view;
     bool native = fr_rma_is_native(target, own);
-    if (fr_staging_view_is_in_one_piece(there)) {
+    if (fr_device_owns(&there->range) && fr_staging_view_is_in_one_piece(there)) {
         if (native && fr_staging_view_is_in_one_piece(own))
             return queue_native(window, target, own, puts);
         if (fr_rma_is_on_host(own) && own->blocks[0].layout->contiguous) {
@@ -175,7 +173,7 @@ static enum fr_status move(struct fr_rma_window *window, struct fr_rma_target *t
     const struct fr_staging_view *from = puts ? own : there, *to = puts ? there : own;
     if (native && fr_staging_can_copy_own(from, to))
         return move_on_device(from, to);
-    return move_over_host(from, to);
+    return move_over_host(target, own, puts);
 }
 
 static enum fr_status access(struct fr_rma_window *window, const struct fr_rma_place *place,

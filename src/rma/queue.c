@@ -6,6 +6,8 @@
 
 #include "rma/rma_int.h"
 
+#include "fabrail/ipc/engine.h"
+
 #include <stdlib.h>
 
 enum {
@@ -15,6 +17,7 @@ enum {
     ROOM_BYTES = 1 << 18,
     ROOM_ALIGN = 16,
     LAUNCH_BYTES = 1 << 20, // as much is worth a launch at once
+    ALONE_BYTES = 1 << 18,  // pieces from here on wait for no others
 };
 
 struct copy_back {
@@ -70,18 +73,23 @@ static void begin(struct fr_rma_queue *queue, const struct fr_device_range *move
                                 (unsigned)fr_core_settings()->peer_sms, &work->work);
 }
 
+// Begins what waits. A piece alone is as a message alone.
 static void launch(struct fr_rma_queue *queue)
 {
-    if (queue->count > 0)
+    if (queue->count == 1)
+        begin(queue, &queue->mover, queue->pieces, 1,
+              fr_ipc_engine(FR_SIZE_MESSAGE_CE, queue->bytes));
+    else if (queue->count > 1)
         begin(queue, &queue->mover, queue->pieces, queue->count, FR_ENGINE_SM);
     queue->count = queue->bytes = 0;
 }
 
 void fr_rma_queue_add(struct fr_rma_queue *queue, const struct fr_device_range *mover,
-                      struct fr_device_push_piece piece, enum fr_device_engine engine)
+                      struct fr_device_push_piece piece, bool by_engine)
 {
-    if (engine == FR_ENGINE_CE) {
-        begin(queue, mover, &piece, 1, engine);
+    if (by_engine || piece.bytes >= ALONE_BYTES) {
+        begin(queue, mover, &piece, 1,
+              by_engine ? FR_ENGINE_CE : fr_ipc_engine(FR_SIZE_MESSAGE_CE, piece.bytes));
         return;
     }
     bool joins = queue->count > 0 && queue->count < MOST_PIECES &&

@@ -15,10 +15,10 @@ struct fr_rma_queue;
 struct fr_rma_queue *fr_rma_queue_new(void);
 void fr_rma_queue_free(struct fr_rma_queue *queue);
 
-// Adds bytes that the device of `mover` moves. It reaches both ends, by kernel unless `engine` says
-// otherwise.
+// Adds bytes that the device of `mover` moves. Its copy engines reach both ends, and so do its
+// kernels unless `by_engine`.
 void fr_rma_queue_add(struct fr_rma_queue *queue, const struct fr_device_range *mover,
-                      struct fr_device_push_piece piece, enum fr_device_engine engine);
+                      struct fr_device_push_piece piece, bool by_engine);
 
 // Returns room for a few bytes in page-locked host memory that kernels reach, until the queue is
 // finished; NULL if there is none.
@@ -39,6 +39,7 @@ struct fr_rma_part {
     struct fr_ipc_mapping mapping;
     uintptr_t address;            // of `base` here; 0 where the rank has no memory
     struct fr_device_range range; // of the memory here, for the device that moves it
+    int pid; // of another rank that gives host memory, where `address` is; else 0
     enum { FR_RMA_UNLOCKED, FR_RMA_SHARED, FR_RMA_EXCLUSIVE } locked;
     bool started;       // by MPI_Win_start
     bool posted;        // this rank's memory, for that one
@@ -110,6 +111,14 @@ static inline size_t fr_rma_bytes_of(const struct fr_staging_view *view)
 {
     return view->blocks[0].count * view->blocks[0].layout->size_bytes;
 }
+
+// Copies all data of a target to packed host memory (FR_TO_STAGE), or from there, and waits.
+FR_MUST_CHECK enum fr_status fr_rma_copy_target(const struct fr_rma_target *target,
+                                                struct fr_staging_lease packed,
+                                                enum fr_device_direction direction);
+
+// Returns whether this process can read host memory of another rank.
+bool fr_rma_reaches(const struct fr_rma_part *part);
 
 // Copies all data of a view to packed host memory (FR_TO_STAGE), or from there, and waits.
 FR_MUST_CHECK enum fr_status fr_rma_copy_packed(const struct fr_staging_view *view,

@@ -199,11 +199,11 @@ static bool renew(const struct fr_rma_update *update, const struct copies *copie
 static enum fr_status exchange(const struct fr_rma_target *target,
                                const struct fr_rma_update *update, const struct copies *copies)
 {
-    enum fr_status status = fr_rma_copy_packed(&target->view, copies->there, FR_TO_STAGE);
+    enum fr_status status = fr_rma_copy_target(target, copies->there, FR_TO_STAGE);
     if (status == FR_OK && update->result)
         status = fr_rma_copy_packed(update->result, copies->there, FR_FROM_STAGE);
     if (status == FR_OK && renew(update, copies, &status))
-        status = fr_rma_copy_packed(&target->view, copies->there, FR_FROM_STAGE);
+        status = fr_rma_copy_target(target, copies->there, FR_FROM_STAGE);
     return status;
 }
 

@@ -15,14 +15,13 @@ static struct fr_lock table_lock = FR_LOCK_INIT;
 static struct fr_rma_window *table FR_GUARDED_BY(table_lock);
 
 // What keeps a rank from taking part.
-enum obstacle { NONE, ON_HOST, NOT_EXPORTED, FAR, NO_WORDS, NOT_MAPPED };
+enum obstacle { NONE, NOT_EXPORTED, FAR, NO_WORDS, NOT_MAPPED };
 
 static const char *const obstacles[] = {
-    [ON_HOST] = "gives host memory, and another rank device memory",
     [NOT_EXPORTED] = "gives device memory that other processes cannot map",
     [FAR] = "is on another host",
     [NO_WORDS] = "has no shared memory for the window's words",
-    [NOT_MAPPED] = "could not map the memory of another rank",
+    [NOT_MAPPED] = "cannot reach the memory of another rank",
 };
 
 // What each rank tells all others.
@@ -109,7 +108,7 @@ static enum obstacle export_memory(struct fr_rma_window *window, const struct fr
                                    const struct fr_device_range *range, struct advert *own)
 {
     if (!fr_device_owns(range))
-        return ON_HOST;
+        return NONE;
     if (fr_ipc_export(range, (const void *)offer->base, offer->bytes, &own->handle) != FR_OK)
         return NOT_EXPORTED;
     enum fr_status sent = FR_OK;
@@ -130,6 +129,16 @@ static enum obstacle prepare(struct fr_rma_window *window, const struct fr_rma_o
         return NO_WORDS;
     own->secret = window->words.secret;
     return offer->bytes > 0 ? export_memory(window, offer, range, own) : NONE;
+}
+
+// Finds whether and how this process reaches host memory that a rank gives.
+static bool reach_host(struct fr_rma_part *part, const struct fr_job_process *owner, bool own)
+{
+    part->range = (struct fr_device_range)FR_DEVICE_HOST;
+    part->address = (uintptr_t)part->base;
+    part->pid = own ? 0 : owner->pid;
+    return own ||
+           (owner->pid_namespace == fr_job_control_self()->pid_namespace && fr_rma_reaches(part));
 }
 
 // Finds what the device may do with a rank's memory. Memory that is mapped for another device or
@@ -160,6 +169,10 @@ static bool map_all(struct fr_rma_window *window, const struct advert *adverts,
         part->handle = adverts[rank].handle;
         if (part->bytes == 0)
             continue;
+        if (part->handle.bytes == 0) {
+            mapped = reach_host(part, fr_job_process_of(window->world[rank]), rank == window->rank);
+            continue;
+        }
         mapped = fr_ipc_pin_beyond(&part->handle, user, &part->mapping) == FR_OK;
         if (mapped)
             describe(part);

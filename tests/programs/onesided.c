@@ -492,6 +492,7 @@ static void step_attributes(struct run *run, size_t bytes)
     run_check(run, is_of_class(code, MPI_ERR_RMA_RANGE), "a put beyond the window gave %d", code);
     code = MPI_Put(origin->data, 8, MPI_BYTE, run->size, 0, 8, MPI_BYTE, win);
     run_check(run, is_of_class(code, MPI_ERR_RANK), "a put to no rank gave %d", code);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_ARE_FATAL);
     MPI_Win_fence(0, win);
     if (run->rank == run->size - 1) // by the target's unit
         MPI_Put(origin->data, 8, MPI_BYTE, 0, 1, 8, MPI_BYTE, win);
@@ -511,11 +512,12 @@ static void step_attach(struct run *run, size_t bytes)
     enum { BYTES = 4096 };
     MPI_Win win;
     struct buffer *buffer = buffer_new(run, "window", BYTES);
-    if (run->expect_windows && !memory_cpu_reaches(&buffer->memory)) {
+    if (run->expect_windows) {
         MPI_Win_create_dynamic(MPI_INFO_NULL, run->comm, &win);
         MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
-        run_check(run, MPI_Win_attach(win, buffer->data, BYTES) != MPI_SUCCESS,
-                  "Win_attach of device memory was not refused");
+        if (!memory_cpu_reaches(&buffer->memory))
+            run_check(run, MPI_Win_attach(win, buffer->data, BYTES) != MPI_SUCCESS,
+                      "Win_attach of device memory was not refused");
         MPI_Win_free(&win);
     }
     buffer_finish(buffer);
@@ -529,8 +531,8 @@ static const struct step steps[] = {
     {"requests and synchronisation", step_flush_requests, LIMIT_WINDOW, 1},
     {"flush_local", step_flush_local, LIMIT_WINDOW, 1},
     {"types", step_types, LIMIT_WINDOW, 1},
-    {"windows of the kind", step_windows_once, STEP_ONCE, 2},
-    {"windows of the kind, sizes", step_windows, LIMIT_SMALL, 2},
+    {"windows", step_windows_once, STEP_ONCE, 2},
+    {"window sizes", step_windows, LIMIT_SMALL, 2},
     {"attributes", step_attributes, STEP_ONCE, 2},
     {"Win_attach", step_attach, STEP_ONCE, 1},
 };
