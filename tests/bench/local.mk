@@ -14,11 +14,11 @@ fr_bench_programs = $(MPI_FLAVOURS:%=tests/bench/host-%) $(MPI_FLAVOURS:%=tests/
     $(MPI_FLAVOURS:%=tests/bench/message-%) $(MPI_FLAVOURS:%=tests/bench/fresh-%) \
     $(MPI_FLAVOURS:%=tests/bench/collective-%) $(MPI_FLAVOURS:%=tests/bench/between-%) \
     $(MPI_FLAVOURS:%=tests/bench/halo-%) $(MPI_FLAVOURS:%=tests/bench/types-%) \
-    $(MPI_FLAVOURS:%=tests/bench/slabs-%)
+    $(MPI_FLAVOURS:%=tests/bench/slabs-%) $(MPI_FLAVOURS:%=tests/bench/onesided-%)
 CLEANFILES += $(fr_bench_programs)
 EXTRA_DIST += tests/bench/run tests/bench/host.c tests/bench/device.c tests/bench/fabric.c \
     tests/bench/between.c tests/bench/fresh.c tests/bench/halo.c tests/bench/collective.c tests/bench/exchange.c \
-    tests/bench/message.c tests/bench/types.c tests/bench/slabs.c \
+    tests/bench/message.c tests/bench/types.c tests/bench/slabs.c tests/bench/onesided.c \
     tests/bench/peers.c tests/bench/peers.h tests/bench/ways.c tests/bench/ways.h \
     tests/bench/rows.h
 
@@ -50,6 +50,9 @@ $(MPI_FLAVOURS:%=tests/bench/collective-%): tests/bench/collective-%: tests/benc
 	$(fr_program_with_modules)
 $(MPI_FLAVOURS:%=tests/bench/between-%): tests/bench/between-%: tests/bench/between.c \
     tests/programs/memory.c libmodules.la tests/bench/rows.h
+	$(fr_program_with_modules)
+$(MPI_FLAVOURS:%=tests/bench/onesided-%): tests/bench/onesided-%: tests/bench/onesided.c \
+    $(fr_bench_peers) tests/bench/peers.h tests/bench/rows.h
 	$(fr_program_with_modules)
 $(MPI_FLAVOURS:%=tests/bench/message-%): tests/bench/message-%: tests/bench/message.c \
     tests/bench/ways.c $(fr_bench_peers) tests/bench/peers.h tests/bench/ways.h tests/bench/rows.h
