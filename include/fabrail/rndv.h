@@ -296,6 +296,7 @@ struct fr_rndv_recv {
     const char *scheme;                // by which the bytes have come
     const char *reason;                // the policy's, for the report
     void *state;                       // the scheme's own
+    int64_t looked_ns;                 // when the sender was last known to live
     bool untouched;                    // it has failed before any byte came: another scheme may do
     bool on_device;                    // NICs write the bytes to device memory
     enum fr_policy_verb verb;          // whether receiver reads or sender writes, of scheme rail

@@ -332,6 +332,31 @@ static bool advance(struct receiving *receiving)
     return true;
 }
 
+// Gives up the fragments of a sender that has died. Where MPI may still write one that has left it,
+// the memory is given to nobody.
+static void forsake(struct receiving *receiving)
+{
+    struct fr_rndv_fragments *in = &receiving->in;
+    bool writes = false;
+    for (; in->done < in->count; in->done++) {
+        char *request = receiving->requests + in->done * fr_abi_mpi.handle_bytes;
+        int flag = 1;
+        if (fr_abi_handle_load(request, 0) == fr_abi_mpi.REQUEST_NULL)
+            continue;
+        FR_MPI(Cancel, FR_PTR(request));
+        if (FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), fr_abi_mpi.STATUS_IGNORE) ==
+                fr_abi_mpi.SUCCESS &&
+            flag)
+            continue;
+        FR_MPI(Request_free, FR_PTR(request));
+        writes = true;
+    }
+    struct fr_staging_lease *lease =
+        in->bounce.address != NULL ? &in->bounce : &in->recv->view->lease;
+    if (writes)
+        lease->address = NULL;
+}
+
 static bool pull(struct fr_rndv_recv **recvs, size_t count)
 {
     bool over = true;
@@ -342,6 +367,8 @@ static bool pull(struct fr_rndv_recv **recvs, size_t count)
             ;
         if (recvs[i]->status == FR_OK)
             fr_rndv_fragments_copy(in);
+        else if (recvs[i]->status == FR_ERR_CANCELLED)
+            forsake(receiving);
         over = over && in->done == in->count;
     }
     return over;

@@ -2,6 +2,7 @@
 // Receives that have brought an RTS: from the RTS to the bytes.
 #include "config.h"
 
+#include "fabrail/core/time.h"
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
 #include "rndv/rndv_int.h"
@@ -51,6 +52,7 @@ static void begin_by(struct fr_rndv_recv *recv)
 void fr_rndv_receive_begin(struct fr_rndv_recv *recv)
 {
     recv->state = NULL;
+    recv->looked_ns = fr_time_coarse_ns();
     recv->untouched = recv->on_device = false;
     recv->status = fr_rndv_incoming_begin(recv->incoming);
     begin_by(recv);
@@ -134,6 +136,23 @@ static bool poll(struct fr_rndv_recv *recvs, size_t count)
     return pull_all(recvs, count) && end_all(recvs, count);
 }
 
+// Ends receives whose senders have died before they have given all, which is looked at each second.
+static void end_lost(struct fr_rndv_recv *recvs, size_t count)
+{
+    int64_t now = fr_time_coarse_ns();
+    for (size_t i = 0; i < count; i++) {
+        if (recvs[i].state == NULL || recvs[i].status != FR_OK ||
+            now - recvs[i].looked_ns < FR_SECOND_NS)
+            continue;
+        recvs[i].looked_ns = now;
+        if (fr_job_control_is_alive(recvs[i].incoming->from))
+            continue;
+        fr_error("rank %d is gone, and with it a message that was being received",
+                 recvs[i].incoming->from);
+        recvs[i].status = FR_ERR_CANCELLED;
+    }
+}
+
 // Receives messages that have begun to their end. Makes progress for other processes meanwhile.
 static void finish(struct fr_rndv_recv *recvs, size_t count)
 {
@@ -143,6 +162,7 @@ static void finish(struct fr_rndv_recv *recvs, size_t count)
             continue;
         fr_rndv_progress(NULL);
         fr_job_progress();
+        end_lost(recvs, count);
     }
 }
 
@@ -155,6 +175,7 @@ static void receive(struct fr_rndv_recv *recvs, size_t count)
 
 bool fr_rndv_receive_poll(struct fr_rndv_recv *recv)
 {
+    end_lost(recv, 1);
     return poll(recv, 1);
 }
 

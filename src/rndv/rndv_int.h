@@ -441,7 +441,9 @@ struct fr_rndv_scheme {
     void (*note_failure)(const struct fr_rndv_send *send);
     // Receiver: begins one message.
     enum fr_status (*begin)(struct fr_rndv_recv *recv);
-    // Receiver: moves all messages of this scheme on. Returns whether all are over.
+    // Receiver: moves all messages of this scheme on. Returns whether all are over. One with a
+    // status other than FR_OK has failed, and is over once nothing of it is under way.
+    // FR_ERR_CANCELLED says that its sender has died.
     bool (*pull)(struct fr_rndv_recv **recvs, size_t count);
     // Receiver: ends one message.
     void (*end)(struct fr_rndv_recv *recv);

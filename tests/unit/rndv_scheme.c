@@ -17,6 +17,14 @@ enum { ROOM = sizeof(struct fr_ipc_handle), PIECE = 50, GUARD = 64, MANY = 40 };
 
 static unsigned starts, cancels, begins, ends; // of this process
 static bool refuses;                           // what it receives
+static bool is_gone;                           // the other process
+
+bool __real_fr_job_control_is_alive(int rank);
+bool __wrap_fr_job_control_is_alive(int rank);
+bool __wrap_fr_job_control_is_alive(int rank)
+{
+    return !is_gone && __real_fr_job_control_is_alive(rank);
+}
 
 // ---- the scheme
 
@@ -82,7 +90,7 @@ static bool inline_pull(struct fr_rndv_recv **recvs, size_t count)
         memcpy((char *)recvs[i]->view->base + pull->done,
                (const char *)&incoming->place.handle + pull->done, ready - pull->done);
         pull->done = ready;
-        over = over && pull->done == bytes;
+        over = over && (pull->done == bytes || recvs[i]->status != FR_OK);
     }
     return over;
 }
@@ -394,6 +402,34 @@ static void receive_refused(void)
     process_meet();
 }
 
+// One of a sender that has died before it has told of the last piece.
+static void send_a_part(void)
+{
+    struct fr_rndv_send *send = start_well(2, 90, 5);
+    process_say(1, rts_of(send), RTS_BYTES);
+    fr_rndv_send_sent(send, true);
+    process_meet();
+    CHECK(fr_rndv_ledger_state(send->index) == FR_RNDV_FAILED);
+    wait_over(send);
+    fr_rndv_send_free(send, false);
+}
+
+static void receive_a_part(void)
+{
+    struct fr_rndv_incoming incoming;
+    struct buffer buffer;
+    make_buffer(&buffer, 90);
+    hear(&incoming, 90);
+    struct fr_rndv_recv recv = {.view = &buffer.view, .incoming = &incoming};
+    fr_rndv_receive_begin(&recv);
+    CHECK(!fr_rndv_receive_poll(&recv) && recv.status == FR_OK);
+    is_gone = true;
+    fr_rndv_receive_finish(&recv);
+    is_gone = false;
+    CHECK(recv.status == FR_ERR_CANCELLED && recv.state == NULL);
+    process_meet();
+}
+
 // One that comes in fragments, which the receiver has no memory for: the sender hears of it.
 static void send_fragments(void)
 {
@@ -434,6 +470,7 @@ static void run_sender(void)
     start_in_vain();
     send_refused();
     send_fragments();
+    send_a_part();
     send_well(2, 50, 4);
     process_meet();
     fr_rndv_progress(NULL);
@@ -450,6 +487,7 @@ static void run_receiver(void)
     hear_cancelled();
     receive_refused();
     receive_no_fragments();
+    receive_a_part();
     receive(ROOM, 50, 4);
     process_meet();
     CHECK(begins == ends && starts == 0 && !fr_rndv_incoming_any());
