@@ -71,8 +71,8 @@ static char *inherit(const char *name)
     return text;
 }
 
-// The children have Fabrail where a number is given, which nothing here hands on, and with it
-// device memory and the settings.
+// The children have Fabrail where 1 is given, which nothing here hands on, and with it device
+// memory and the settings. With -1 the parents have no device memory either.
 static void spawn(int number)
 {
     char self[4096] = "", name[] = "spawn", one[] = "1", zero[] = "0", none[] = "LD_PRELOAD=";
@@ -82,8 +82,9 @@ static void spawn(int number)
     if (is_child) {
         between = parent;
     } else {
-        char *arguments[] = {inherit("LD_LIBRARY_PATH"), number ? self : none, number ? name : self,
-                             number ? one : name,        number ? NULL : zero, NULL};
+        char *arguments[] = {inherit("LD_LIBRARY_PATH"), number > 0 ? self : none,
+                             number > 0 ? name : self,   number > 0 ? one : name,
+                             number > 0 ? NULL : zero,   NULL};
         must(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0, "no name of its own");
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
         if (MPI_Comm_spawn("env", arguments, size, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &between,
@@ -94,10 +95,11 @@ static void spawn(int number)
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
     }
     const char *preload = getenv("LD_PRELOAD"), *setting = getenv("FABRAIL_TIMEOUT");
-    must(!number || (preload != NULL && strstr(preload, "libfabrail.so") != NULL),
+    must(number <= 0 || (preload != NULL && strstr(preload, "libfabrail.so") != NULL),
          "the children's preload is %s", preload != NULL ? preload : "nothing");
-    must(!number || setting != NULL, "the children lack a setting of their parents");
-    struct memory memory = memory_new(is_child && !number ? MEMORY_HOST : MEMORY_DEVICE, LONGEST);
+    must(number <= 0 || setting != NULL, "the children lack a setting of their parents");
+    struct memory memory =
+        memory_new(number < 0 || (is_child && !number) ? MEMORY_HOST : MEMORY_DEVICE, LONGEST);
     for (int round = 0; round < 3; round++) {
         talk(between, &memory, is_child);
         exchange(between, &memory, is_child);
