@@ -4,209 +4,18 @@
 #ifndef FR_FABRAIL_REQUEST_H
 #define FR_FABRAIL_REQUEST_H
 
-#include "fabrail/abi.h"
-#include "fabrail/core/hash.h"
-#include "fabrail/rndv.h"
-#include "fabrail/staging/path.h"
-
-enum {
-    FR_MAX_VIEWS = 3,
-    FR_STATUS_BYTES = 64 // the largest status of all families has 32
-};
-
-// State of data that several threads may copy back to the application. They are a partition of a
-// partitioned receive, or what a one-sided operation with a request has fetched.
-enum { FR_COPY_AWAITED, FR_COPY_BEGUN, FR_COPY_DONE };
-
-// One MPI call with at least one staged buffer. Operations are pooled, and their arrays keep their
-// capacity, so a warm operation allocates nothing. The thread in the call owns it, then the side
-// table.
-struct fr_request_op {
-    enum fr_fn fn;
-    fr_word args[FR_MAX_ARGS]; // the application's, later what the real MPI is given
-    unsigned view_count;
-    size_t block_count;
-    size_t arrays_used;
-    char object_kind; // 'c', 'w', 'f': whose error handler hears of errors; 0: none
-    fr_word object;
-    enum fr_fn counted_as; // the function that the report names
-    fr_word element_type;  // a datatype that was made for the call; 0: none
-    uint64_t comm_name;    // of the communicator that a COMM_MAKE call makes
-
-    bool persistent;
-    bool replaces;   // its receive buffer is also what it sends
-    bool prefix_out; // only as much as the status counts is copied back
-    bool copies;     // the delivery under way copies back to the application
-    // Threads that look for messages read these, too.
-    _Atomic bool active;    // started and not yet completed
-    _Atomic bool delivered; // copied back before the request was completed
-    enum fr_status failure; // of copies or of the receive, for the call that completes it
-
-    struct fr_rndv_send *send;            // a send by rendezvous that is not over; else NULL
-    struct fr_request_arrival *arrival;   // its message that is being received; else NULL
-    struct fr_request_schedule *schedule; // its parts, if it is not one call of MPI; else NULL
-    struct {
-        bool takes_rts;   // it receives, and an RTS may come
-        bool has_message; // an RTS's message was received, which the status must show
-        uint64_t bytes;   // size of that message
-        size_t room;      // size of the buffer
-        // Set when MPI says that the receive was too short for what came. That may be an RTS, whose
-        // message is then to be found.
-        enum { FR_CUT_NOT, FR_CUT_SOUGHT, FR_CUT_OVER } cut;
-        const char *staged_because; // reason for the report, if it is counted when complete
-    } receive;
-    struct {
-        size_t count; // of partitions; 0 in other operations
-        size_t elements;
-        _Atomic unsigned char *arrived; // FR_COPY_* of each
-    } parts;
-    struct { // a collective on a communicator of this rank alone
-        // Makes its copies, each time that it is started; NULL in other operations.
-        enum fr_status (*copy)(const struct fr_request_op *op);
-        unsigned char *slices; // what each block of a neighbourhood receives; NULL without
-    } self;
-    struct {
-        int target;      // rank
-        uint64_t number; // of an operation that a window completes, in the order of calls
-        // It has a request and fetches data. Either the request or the window completes it.
-        bool fetches;
-        _Atomic unsigned char fetched; // FR_COPY_*
-    } rma;
-
-    fr_word key;  // request, window or file that the operation is tied to
-    bool plain;   // a receive into memory that MPI was given, started once
-    bool expects; // a receive into device memory, started once
-    struct {
-        bool held;  // claimed by a call that completes requests or looks for messages
-        bool early; // to receive early, which does not take long
-        bool left;  // its request is over, and another one may have its value
-        const void *thread;
-        uint64_t call; // number of that thread's call
-    } claim;
-    uint64_t looked;            // number of the last look, if its request was freed
-    struct fr_request_op *next; // with the same key, or in a list
-    UT_hash_handle hh;
-
-    // The pool keeps what follows, and clears what stands above.
-    struct fr_staging_view_block *blocks; // of all views, in their order
-    size_t block_capacity;
-    unsigned char *arrays; // counts, displacements and datatypes that MPI reads until completion
-    size_t arrays_capacity;
-    struct fr_staging_view views[FR_MAX_VIEWS]; // the first `view_count` hold something
-};
-
-// Takes an operation from the pool for a call; `args` is copied. Returns NULL when out of memory.
-// Freed by fr_request_op_free.
-struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args);
-
-// Gives back the leases and layouts of an operation, and the operation itself. NULL is accepted.
-void fr_request_op_free(struct fr_request_op *op);
-
-// Returns whether MPI works on memory of Fabrail's. What it has received is then copied from there,
-// as much as its status says.
-bool fr_request_op_is_staged(const struct fr_request_op *op);
-
-// Removes all views, so that others can be added.
-void fr_request_op_drop_views(struct fr_request_op *op);
-
-// Adds a view of the buffer at position `arg`. Returns NULL when there are too many. Its blocks are
-// added next, by fr_request_op_add_block.
-struct fr_staging_view *fr_request_op_add_view(struct fr_request_op *op, unsigned arg);
-
-// Adds a block to the view that was added last. Takes over the caller's reference to the layout in
-// any case.
-FR_MUST_CHECK enum fr_status fr_request_op_add_block(struct fr_request_op *op,
-                                                     struct fr_staging_view_block block);
-
-// Reserves storage inside the operation for later fr_request_op_carve. Everything must be reserved
-// in one go, since growing moves what was carved. Returns FR_ERR_NO_MEMORY when out of memory.
-FR_MUST_CHECK enum fr_status fr_request_op_reserve(struct fr_request_op *op, size_t bytes);
-
-// Returns `bytes` of storage inside the operation, aligned to 16, or NULL when out of memory. It
-// lives until the operation is freed.
-void *fr_request_op_carve(struct fr_request_op *op, size_t bytes);
+#include "fabrail/request/op.h"
 
 // Copies the inputs of `count` operations to their staging memory, together, and waits.
 FR_MUST_CHECK enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count);
-
-// Copies the outputs of completed operations together and waits. `statuses` holds the MPI status of
-// each operation, NULL if all of it came; `errors` holds its MPI return code. Nothing is copied
-// back after an error other than truncation, nor for a cancelled receive.
-//
-// Where an RTS has come, its message is received and the status then tells of that. If it is longer
-// than the buffer, errors[i] becomes MPI_ERR_TRUNCATE. Returns the first failure; each operation
-// keeps its own in `failure`.
-FR_MUST_CHECK enum fr_status fr_request_deliver(struct fr_request_op *const *ops,
-                                                void *const *statuses, int *errors, size_t count);
-
-// Copies back what a one-sided operation has fetched. The caller has begun the copy
-// (fr_request_table_begin_fetch). Another thread may be completing the request, so the operation
-// may be gone when this returns.
-FR_MUST_CHECK enum fr_status fr_request_fetch(struct fr_request_op *op);
-
-// Returns true to the one thread that shall copy something back. Any other thread waits until that
-// is done, since it is about to say that the data are there.
-bool fr_request_begin_copy(_Atomic unsigned char *state);
 
 // Delivers one completed operation as fr_request_deliver does, and raises its errors. `rc` is what
 // MPI has returned. Returns what the application's call returns.
 int fr_request_deliver_one(struct fr_request_op *op, void *status, int rc);
 
-// Receives the messages whose RTS have come to the first `count` of these operations, which writes
-// each one's `receive` or `failure`.
-FR_MUST_CHECK enum fr_status fr_request_receive(struct fr_request_op *const *ops,
-                                                struct fr_rndv_incoming *incoming, size_t count);
-
-// Begins to receive the message whose RTS has come to an operation, and waits for none of its
-// bytes. The operation keeps it as its `arrival` until it is over. Returns false where memory is
-// short: nothing has begun then.
-bool fr_request_arrival_begin(struct fr_request_op *op, const struct fr_rndv_incoming *incoming);
-
-// Moves the arrival of an operation on. Returns whether it is over, so that the operation is
-// delivered. A failure stays with it.
-bool fr_request_arrival_poll(struct fr_request_op *op);
-
-// Waits until the arrival of an operation is over, and makes progress for others meanwhile. Returns
-// how it has ended.
-enum fr_status fr_request_arrival_finish(struct fr_request_op *op);
-
-// Returns whether a receive has brought an RTS whose message takes as long as the network, or
-// longer if its sender does nothing, and is not over. Begins to receive it, or moves it on. Called
-// before MPI may complete the request.
-bool fr_request_is_arriving(struct fr_request_op *op);
-
-// Returns the view that a receive writes, NULL if there is none.
-struct fr_staging_view *fr_request_receive_view(struct fr_request_op *op);
-
-// Returns whether a receive that has completed with this status has brought an RTS, and fills
-// `incoming` if so. `status` is NULL if there is none.
-bool fr_request_has_rts(struct fr_request_op *op, const void *status,
-                        struct fr_rndv_incoming *incoming);
-
-// Returns whether a receive that has completed with `code` may have been too short for an RTS.
-bool fr_request_may_be_cut(struct fr_request_op *op, int code);
-
-// Finds the message whose RTS a receive was too short for. Called when all others of the call have
-// been received. Returns false where that is not certain. `status` is NULL if there is none.
-bool fr_request_find_cut(struct fr_request_op *op, const void *status,
-                         struct fr_rndv_incoming *incoming);
-
 // Whether the application may go on after an error. Receives that are too short for an RTS are
 // looked at then. Set by the first call that sets such an error handler.
 extern bool fr_request_errors_return;
-
-// Returns whether an RTS that has not been followed yet stands in the memory of a receive, which
-// may be another thread's. MPI has matched that RTS then, even if the request is not complete.
-// Returns false for memory of the application's that may be gone.
-bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *incoming);
-
-// Reads the beginning of memory that another thread may be writing. A torn read is no RTS.
-void fr_request_read_racy(unsigned char data[FR_RNDV_RTS_BYTES], const void *from);
-
-// Marks the RTS that stand in the memory of receives whose requests were freed as received. Writes
-// those that it could not mark, of which nothing is known yet, to `incoming`, up to `max` of them.
-// Returns how many these are.
-size_t fr_request_take_freed(struct fr_rndv_incoming *incoming, size_t max);
 
 // Returns whether MPI's code for a receive says that it has brought something. That includes a
 // message, or its RTS, that is longer than the buffer.
@@ -233,24 +42,13 @@ void fr_request_advance_all(void);
 // something else. MPI itself makes none when all requests of a list are hidden from it.
 void fr_request_progress(void);
 
-// Returns whether such an operation of this communicator is under way.
-bool fr_request_advances_on(fr_word comm);
-
 // Returns whether an operation is over but for MPI's own part: what it sends by rendezvous has left
 // the application's buffer. Makes progress.
 bool fr_request_is_over(struct fr_request_op *op);
 
-// Returns whether an operation is over but for MPI's own part, and makes progress. `copies` counts
-// down the copies that it may wait for, as in fr_rndv_send_poll.
-bool fr_request_poll(struct fr_request_op *op, unsigned *copies);
-
 // Waits until an operation is over but for MPI's own part, and makes progress for others meanwhile.
 // Returns early after an error is logged that the receiving process is gone.
 void fr_request_wait_over(struct fr_request_op *op);
-
-// Makes what the operation sends leave the application's buffer at once. Returns false when there
-// is no memory for it.
-bool fr_request_leave_buffer(struct fr_request_op *op);
 
 // Returns whether a persistent operation that a schedule does still needs the communicator.
 bool fr_request_needs_comm(fr_word comm);
@@ -283,14 +81,6 @@ extern FR_TLS bool fr_request_any_abandoned;
 
 // Notes that the application has made an error handler of its own, by which it may leave a call.
 void fr_request_handler_made(void);
-
-// Whether the application may leave a call by an error handler. What another thread has claimed may
-// then be in no call any more.
-extern _Atomic bool fr_request_has_handler;
-static inline bool fr_request_may_be_abandoned(void)
-{
-    return atomic_load_explicit(&fr_request_has_handler, memory_order_relaxed);
-}
 
 // Says whether threads call MPI one at a time at most, which is known when MPI has started. Until
 // then they may all call at once. Once `yes` was false it stays so.
@@ -347,43 +137,6 @@ void fr_request_settle(bool within);
 
 enum { FR_REQUEST_SHORT_LIST = 32 }; // a call of up to so many requests takes no memory
 
-// Ties an operation to a window or a file, until a call that synchronises or ends it. Owns `op`
-// from here on.
-void fr_request_pend(struct fr_request_op *op, fr_word object);
-
-// Number of operations tied to windows and files. It goes down once they have been copied back. At
-// zero no synchronising call needs a look.
-extern _Atomic size_t fr_request_pending_count;
-
-// The operations that a call which synchronises a window completes, of all threads.
-struct fr_request_sync {
-    fr_word window;
-    bool all; // false: only those towards `peer`
-    int peer;
-    uint64_t end; // operations with a lower number were begun before the call
-};
-
-// Returns whether this synchronisation completes an operation of this window. For the lists of
-// module request alone.
-bool fr_request_sync_has(const struct fr_request_sync *sync, const struct fr_request_op *op,
-                         fr_word window);
-
-// Notes whether an operation with a request fetches data, which must be there when its window has
-// been synchronised as well. Called before the operation is in the side table.
-void fr_request_follow_window(struct fr_request_op *op);
-
-// Called before the real call that synchronises. Sets `end`. Returns whether there are operations
-// to complete, which another thread may be copying back.
-bool fr_request_sync_begin(struct fr_request_sync *sync);
-
-// Called after the real call that synchronises, if that has succeeded. Copies back, and waits for
-// what other threads are copying. Returns what the application's call returns.
-int fr_request_sync_end(const struct fr_request_sync *sync);
-
-// Takes the operation of a file, which one thread may end, out of the list. Returns NULL if there
-// is none. The caller owns it.
-struct fr_request_op *fr_request_take(fr_word file);
-
 // Finishes complete operations whose request the application has freed. No call of the
 // application's completes them, so any call does. It looks at a few incomplete ones at most, so of
 // many operations some may be left to later calls.
@@ -393,24 +146,12 @@ void fr_request_poll_freed(void);
 // the program has messages without a receive. Waits for the others a little, and forgets them.
 void fr_request_end_freed(void);
 
-// Returns how often threads have looked at operations whose request was freed.
-uint64_t fr_request_freed_looks(void);
-
-// Looks at one operation with a freed request that may bring a message and that nobody has begun to
-// look at since `since`. Skips it if another thread has it in hand. Returns false when there is no
-// such operation.
-bool fr_request_look_at_unseen(uint64_t since);
-
 // Number of operations whose request was freed.
 extern _Atomic size_t fr_request_freed_count;
 static inline bool fr_request_any_freed(void)
 {
     return atomic_load_explicit(&fr_request_freed_count, memory_order_relaxed) != 0;
 }
-
-// Adds `count`, which may be negative, to the number of receives into device memory that are
-// pending.
-void fr_request_expect(int count);
 
 // Updates whether senders have had to wait for this process lately. Called in calls with device
 // buffers, in calls that wait, and in all that are looked at since such a sender was noticed.

@@ -8,6 +8,7 @@
 #include "fabrail/job.h"
 #include "fabrail/report.h"
 #include "fabrail/request/posted.h"
+#include "fabrail/request/window.h"
 #include "intercept/rts.h"
 
 #include <string.h>

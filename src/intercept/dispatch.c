@@ -6,6 +6,7 @@
 #include "fabrail/core/time.h"
 #include "fabrail/job.h"
 #include "fabrail/report.h"
+#include "fabrail/request/window.h"
 #include "fabrail/rma.h"
 #include "intercept/entry.h"
 #include "intercept/rts.h"

@@ -3,6 +3,7 @@
 // collective file operations.
 #include "config.h"
 
+#include "fabrail/request/window.h"
 #include "intercept/intercept_int.h"
 
 bool fr_intercept_call_win_sync(enum fr_fn fn, fr_word *args, int *result)

@@ -5,6 +5,7 @@
 
 #include "fabrail/job.h"
 #include "fabrail/request/schedule.h"
+#include "request/request_int.h"
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct fr_request_op *list FR_GUARDED_BY(lock);

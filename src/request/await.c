@@ -8,9 +8,10 @@
 #include "config.h"
 
 #include "fabrail/job.h"
-#include "fabrail/request/set.h"
+#include "request/set_int.h"
 
 #include "fabrail/core/wait.h"
+#include "request/request_int.h"
 
 enum {
     QUIET_NS = 2000000,    // several times what a sender waits before it looks for room

@@ -4,7 +4,8 @@
 // none.
 #include "config.h"
 
-#include "fabrail/request/set.h"
+#include "request/set_int.h"
+#include "request/table.h"
 
 #include <stdlib.h>
 

@@ -7,6 +7,7 @@
 #include "fabrail/report.h"
 #include "fabrail/request/schedule.h"
 #include "fabrail/staging/packed.h"
+#include "request/request_int.h"
 
 enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count)
 {

@@ -11,7 +11,8 @@
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
 #include "fabrail/request/schedule.h"
-#include "fabrail/request/set.h"
+#include "request/set_int.h"
+#include "request/table.h"
 
 #include <string.h>
 

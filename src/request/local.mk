@@ -17,8 +17,13 @@ libmodules_la_SOURCES += \
 	src/request/persistent.c \
 	src/request/rts_receive.c \
 	include/fabrail/request.h \
+	include/fabrail/request/op.h \
+	include/fabrail/request/window.h \
+	src/request/request_int.h \
 	src/request/set.c \
 	include/fabrail/request/set.h \
+	include/fabrail/request/form.h \
+	src/request/set_int.h \
 	src/request/table.c \
-	include/fabrail/request/table.h \
+	src/request/table.h \
 	src/request/track.c

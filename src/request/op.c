@@ -2,8 +2,8 @@
 // Operations and their pool.
 #include "config.h"
 
-#include "fabrail/request/schedule.h"
 #include "fabrail/staging/packed.h"
+#include "request/request_int.h"
 
 #include <stddef.h>
 #include <stdlib.h>

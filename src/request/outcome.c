@@ -4,7 +4,7 @@
 #include "config.h"
 
 #include "fabrail/request/schedule.h"
-#include "fabrail/request/set.h"
+#include "request/set_int.h"
 
 // Whether a copy or a message of the operation has failed. An inactive operation has told before.
 static bool has_failed(const struct fr_request_op *op)

@@ -7,7 +7,7 @@
 // operation is taken while the real MPI is called, since an error handler may never return.
 #include "config.h"
 
-#include "fabrail/request/table.h"
+#include "request/table.h"
 
 #include "fabrail/core/wait.h"
 

@@ -7,7 +7,7 @@
 #include "fabrail/job.h"
 #include "fabrail/request/posted.h"
 #include "fabrail/request/schedule.h"
-#include "fabrail/request/table.h"
+#include "request/table.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include "config.h"
 
 #include "fabrail/request/schedule.h"
-#include "fabrail/request/table.h"
+#include "request/table.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "request/places.h"
 
 #include "fabrail/core/wait.h"
-#include "fabrail/request/table.h"
+#include "request/table.h"
 
 #include <string.h>
 

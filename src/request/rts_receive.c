@@ -8,8 +8,8 @@
 
 #include "fabrail/job.h"
 #include "fabrail/report.h"
-#include "fabrail/request.h"
 #include "fabrail/staging/packed.h"
+#include "request/request_int.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
-#include "fabrail/request/table.h"
+#include "request/table.h"
 
 #include <stdlib.h>
 #include <string.h>

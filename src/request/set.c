@@ -3,7 +3,8 @@
 // over.
 #include "config.h"
 
-#include "fabrail/request/set.h"
+#include "request/set_int.h"
+#include "request/table.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 // list.
 #include "config.h"
 
-#include "fabrail/request/table.h"
+#include "request/table.h"
 
 #include "fabrail/core/wait.h"
 

@@ -5,8 +5,8 @@
 #include "fabrail/core/wait.h"
 #include "fabrail/request/posted.h"
 #include "fabrail/request/schedule.h"
-#include "fabrail/request/table.h"
 #include "fabrail/staging/packed.h"
+#include "request/table.h"
 
 #include <string.h>
 

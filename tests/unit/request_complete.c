@@ -4,9 +4,10 @@
 // which there is no memory.
 #include "config.h"
 
-#include "fabrail/request/set.h"
+#include "request/set_int.h"
 
 #include "check.h"
+#include "request/table.h"
 
 enum {
     MOST = 40, // more requests than a call has room for without more memory

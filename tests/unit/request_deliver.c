@@ -7,7 +7,7 @@
 
 #include "fabrail/job.h"
 #include "fabrail/report.h"
-#include "fabrail/request.h"
+#include "request/request_int.h"
 
 #include "check.h"
 

@@ -4,12 +4,13 @@
 // its status. While one is not over, others are listened to.
 #include "config.h"
 
-#include "fabrail/request/set.h"
+#include "request/set_int.h"
 
 #include "check.h"
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
 #include "fabrail/request/schedule.h"
+#include "request/table.h"
 
 enum {
     REQUESTS = 3,

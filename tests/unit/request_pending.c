@@ -4,8 +4,8 @@
 // does so.
 #include "config.h"
 
-#include "fabrail/request/table.h"
 #include "intercept/intercept_int.h"
+#include "request/table.h"
 
 #include "check.h"
 

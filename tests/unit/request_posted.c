@@ -6,7 +6,7 @@
 #include "fabrail/request/posted.h"
 
 #include "check.h"
-#include "fabrail/request/table.h"
+#include "request/table.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -4,7 +4,7 @@
 // Messages are numbers, and there is no MPI. The linker has the library's calls come here.
 #include "config.h"
 
-#include "fabrail/request/table.h"
+#include "request/table.h"
 
 #include "check.h"
 

@@ -62,21 +62,6 @@ int fr_request_schedule_open(struct fr_request_op *op, void *request);
 // fails.
 bool fr_request_make_complete(void *request);
 
-// Starts the parts, for a persistent operation each time anew. Returns an MPI error code.
-int fr_request_schedule_start(struct fr_request_op *op);
-
-// Returns whether all parts are complete. Makes progress.
-bool fr_request_schedule_poll(struct fr_request_op *op);
-
-// Goes on with the parts and what comes after them. Returns whether all is over. For advance.c.
-bool fr_request_schedule_step(struct fr_request_op *op);
-
-// Has all calls go on with a schedule that was started and has a function for that.
-void fr_request_advance_begin(struct fr_request_op *op);
-
-// Goes on with such a schedule, unless another thread does. Returns whether it is complete.
-bool fr_request_advance(struct fr_request_op *op);
-
 // Runs the parts to their end, for a blocking call. Returns an MPI error code.
 int fr_request_schedule_run(struct fr_request_op *op);
 

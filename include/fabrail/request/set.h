@@ -8,86 +8,10 @@
 #ifndef FR_FABRAIL_REQUEST_SET_H
 #define FR_FABRAIL_REQUEST_SET_H
 
+#include "fabrail/request/form.h"
 #include "fabrail/request/posted.h"
-#include "fabrail/request/table.h"
 
 #include <string.h>
-
-// The way in which a class of functions deals with its requests.
-struct fr_request_form {
-    enum { FR_OF_ONE, FR_OF_ALL, FR_OF_ANY, FR_OF_SOME } of;
-    bool waits; // waits until something is complete, so that no flag tells whether it is
-    bool asks;  // completes nothing
-};
-
-// Returns the form of a class of functions that complete requests.
-static inline struct fr_request_form fr_request_form_of(enum fr_class class)
-{
-    static const struct fr_request_form forms[] = {
-        [FR_CLASS_WAIT] = {.of = FR_OF_ONE, .waits = true},
-        [FR_CLASS_TEST] = {.of = FR_OF_ONE},
-        [FR_CLASS_GET_STATUS] = {.of = FR_OF_ONE, .asks = true},
-        [FR_CLASS_WAITALL] = {.of = FR_OF_ALL, .waits = true},
-        [FR_CLASS_TESTALL] = {.of = FR_OF_ALL},
-        [FR_CLASS_GET_STATUS_ALL] = {.of = FR_OF_ALL, .asks = true},
-        [FR_CLASS_WAITANY] = {.of = FR_OF_ANY, .waits = true},
-        [FR_CLASS_TESTANY] = {.of = FR_OF_ANY},
-        [FR_CLASS_GET_STATUS_ANY] = {.of = FR_OF_ANY, .asks = true},
-        [FR_CLASS_WAITSOME] = {.of = FR_OF_SOME, .waits = true},
-        [FR_CLASS_TESTSOME] = {.of = FR_OF_SOME},
-        [FR_CLASS_GET_STATUS_SOME] = {.of = FR_OF_SOME, .asks = true},
-    };
-    return forms[class];
-}
-
-// Positions of arguments. The requests, or their count and list, come first. The status or all
-// statuses come last.
-enum { FR_SET_NUMBER = 2, FR_SET_INDICES = 3 }; // an index (any), or a count (some)
-
-// Returns whether a flag says whether requests are complete.
-static inline bool fr_request_has_flag(struct fr_request_form form)
-{
-    return !form.waits && form.of != FR_OF_SOME;
-}
-
-// Returns whether all requests of the call are complete when it returns.
-static inline bool fr_request_waits_for_all(struct fr_request_form form)
-{
-    return form.waits && (form.of == FR_OF_ONE || form.of == FR_OF_ALL);
-}
-
-// Returns the position of the status or of all statuses.
-static inline unsigned fr_request_status_arg(struct fr_request_form form)
-{
-    switch (form.of) {
-    case FR_OF_ONE:
-        return form.waits ? 1 : 2;
-    case FR_OF_ALL:
-        return form.waits ? 2 : 3;
-    case FR_OF_ANY:
-        return form.waits ? 3 : 4;
-    default:
-        return 4;
-    }
-}
-
-// Returns the position of the flag, for a form that has one.
-static inline unsigned fr_request_flag_arg(struct fr_request_form form)
-{
-    return fr_request_status_arg(form) - 1;
-}
-
-// Returns whether the call has a list of statuses.
-static inline bool fr_request_has_status_list(struct fr_request_form form)
-{
-    return form.of == FR_OF_ALL || form.of == FR_OF_SOME;
-}
-
-// Returns the error field of a status.
-static inline int *fr_request_status_error(void *status)
-{
-    return (int *)((char *)status + fr_abi_mpi.status_error_offset);
-}
 
 // One completion call.
 struct fr_request_set {
@@ -264,58 +188,5 @@ static inline __attribute__((always_inline)) bool fr_request_fast_end(struct fr_
 // Does what fr_request_fast_end has left. `args` are those that MPI was given. Returns what the
 // application's call returns.
 int fr_request_fast_finish(struct fr_request_set *set, enum fr_fn fn, fr_word *args, int rc);
-
-// Points the set's arrays at its own storage, or at one allocation for a long list of requests.
-// Returns false when there is no memory for that.
-bool fr_request_set_make_arrays(struct fr_request_set *set);
-
-// Returns whether Fabrail has anything under a list of requests that there is no memory for. Looks
-// at as many at a time as the set has room for.
-bool fr_request_set_is_any_ours(struct fr_request_set *set);
-
-// Claims all that a late set has not ended, by the values that its requests had. The set is late no
-// more.
-void fr_request_set_claim_late(struct fr_request_set *set);
-
-// Claims what belongs to one request of a late set, which MPI has completed.
-void fr_request_set_look_up(struct fr_request_set *set, size_t request);
-
-// Takes the call from what the real MPI has returned to what the application gets. Copies back and
-// receives, and forgets the operations that are complete. Returns what the call returns.
-int fr_request_set_finish(struct fr_request_set *set, int rc);
-
-// Makes errors of completed operations, which the real MPI knows nothing of, errors of the call.
-// Returns what the call then returns.
-int fr_request_set_report(struct fr_request_set *set, int rc);
-
-// Notes an error that the real MPI has told no error handler of, on a communicator, window or file.
-// The call ends with it. The handler is called once the call has nothing in hand.
-void fr_request_set_raise(struct fr_request_set *set, char kind, fr_word object, int code);
-
-// Calls the real function for what is claimed. Where senders have had to wait for this process, a
-// call that waits does so as a row of tests. It gives its claims up in between.
-int fr_request_set_call(struct fr_request_set *set);
-
-// Gives back what the set has claimed and not completed.
-void fr_request_set_unclaim(struct fr_request_set *set);
-
-// Claims what belongs to the requests of the set. Returns false when there is nothing.
-bool fr_request_set_claim(struct fr_request_set *set);
-
-// Lists in `deferred` the operations that are not complete though MPI may say so. Returns false
-// when there are none.
-bool fr_request_set_find_deferred(struct fr_request_set *set);
-
-// Returns whether the operation of one request is not complete though MPI may say so. Makes
-// progress. `copies` counts down the copies that it may wait for.
-bool fr_request_set_is_deferred(const struct fr_request_set *set, size_t index, unsigned *copies);
-
-// Returns the status at `index`, NULL where MPI was given none.
-void *fr_request_set_status(const struct fr_request_set *set, size_t index);
-
-// Does the call when some of its operations are sends whose bytes are still in the application's
-// buffer, or receives whose bytes are still on their way. MPI takes them for complete; the
-// application must not.
-int fr_request_set_defer(struct fr_request_set *set);
 
 #endif

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The side table of operations by request. For module request alone.
+// The side table of operations by request.
 //
 // A request value is used again as soon as the real MPI has completed the request. So another
 // thread may add a new operation with the same value before the first thread has removed the
 // finished one. To end this race, a thread that completes requests claims their operations before
 // it calls MPI, and later removes just those.
-#ifndef FR_FABRAIL_REQUEST_TABLE_H
-#define FR_FABRAIL_REQUEST_TABLE_H
+#ifndef FR_REQUEST_TABLE_H
+#define FR_REQUEST_TABLE_H
 
-#include "fabrail/request.h"
+#include "request/request_int.h"
 
 // Claims an operation for this thread's call. The caller holds the lock of the list that the
 // operation is in.

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// An operation: one MPI call with a buffer that is staged or goes by rendezvous, and its views.
+#ifndef FR_FABRAIL_REQUEST_OP_H
+#define FR_FABRAIL_REQUEST_OP_H
+
+#include "fabrail/abi.h"
+#include "fabrail/core/hash.h"
+#include "fabrail/rndv.h"
+#include "fabrail/staging/path.h"
+
+enum {
+    FR_MAX_VIEWS = 3,
+    FR_STATUS_BYTES = 64 // the largest status of all families has 32
+};
+
+// State of data that several threads may copy back to the application. They are a partition of a
+// partitioned receive, or what a one-sided operation with a request has fetched.
+enum { FR_COPY_AWAITED, FR_COPY_BEGUN, FR_COPY_DONE };
+
+// One MPI call with at least one staged buffer. Operations are pooled, and their arrays keep their
+// capacity, so a warm operation allocates nothing. The thread in the call owns it, then the side
+// table.
+struct fr_request_op {
+    enum fr_fn fn;
+    fr_word args[FR_MAX_ARGS]; // the application's, later what the real MPI is given
+    unsigned view_count;
+    size_t block_count;
+    size_t arrays_used;
+    char object_kind; // 'c', 'w', 'f': whose error handler hears of errors; 0: none
+    fr_word object;
+    enum fr_fn counted_as; // the function that the report names
+    fr_word element_type;  // a datatype that was made for the call; 0: none
+    uint64_t comm_name;    // of the communicator that a COMM_MAKE call makes
+
+    bool persistent;
+    bool replaces;   // its receive buffer is also what it sends
+    bool prefix_out; // only as much as the status counts is copied back
+    bool copies;     // the delivery under way copies back to the application
+    // Threads that look for messages read these, too.
+    _Atomic bool active;    // started and not yet completed
+    _Atomic bool delivered; // copied back before the request was completed
+    enum fr_status failure; // of copies or of the receive, for the call that completes it
+
+    struct fr_rndv_send *send;            // a send by rendezvous that is not over; else NULL
+    struct fr_request_arrival *arrival;   // its message that is being received; else NULL
+    struct fr_request_schedule *schedule; // its parts, if it is not one call of MPI; else NULL
+    struct {
+        bool takes_rts;   // it receives, and an RTS may come
+        bool has_message; // an RTS's message was received, which the status must show
+        uint64_t bytes;   // size of that message
+        size_t room;      // size of the buffer
+        // Set when MPI says that the receive was too short for what came. That may be an RTS, whose
+        // message is then to be found.
+        enum { FR_CUT_NOT, FR_CUT_SOUGHT, FR_CUT_OVER } cut;
+        const char *staged_because; // reason for the report, if it is counted when complete
+    } receive;
+    struct {
+        size_t count; // of partitions; 0 in other operations
+        size_t elements;
+        _Atomic unsigned char *arrived; // FR_COPY_* of each
+    } parts;
+    struct { // a collective on a communicator of this rank alone
+        // Makes its copies, each time that it is started; NULL in other operations.
+        enum fr_status (*copy)(const struct fr_request_op *op);
+        unsigned char *slices; // what each block of a neighbourhood receives; NULL without
+    } self;
+    struct {
+        int target;      // rank
+        uint64_t number; // of an operation that a window completes, in the order of calls
+        // It has a request and fetches data. Either the request or the window completes it.
+        bool fetches;
+        _Atomic unsigned char fetched; // FR_COPY_*
+    } rma;
+
+    fr_word key;  // request, window or file that the operation is tied to
+    bool plain;   // a receive into memory that MPI was given, started once
+    bool expects; // a receive into device memory, started once
+    struct {
+        bool held;  // claimed by a call that completes requests or looks for messages
+        bool early; // to receive early, which does not take long
+        bool left;  // its request is over, and another one may have its value
+        const void *thread;
+        uint64_t call; // number of that thread's call
+    } claim;
+    uint64_t looked;            // number of the last look, if its request was freed
+    struct fr_request_op *next; // with the same key, or in a list
+    UT_hash_handle hh;
+
+    // The pool keeps what follows, and clears what stands above.
+    struct fr_staging_view_block *blocks; // of all views, in their order
+    size_t block_capacity;
+    unsigned char *arrays; // counts, displacements and datatypes that MPI reads until completion
+    size_t arrays_capacity;
+    struct fr_staging_view views[FR_MAX_VIEWS]; // the first `view_count` hold something
+};
+
+// Takes an operation from the pool for a call; `args` is copied. Returns NULL when out of memory.
+// Freed by fr_request_op_free.
+struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args);
+
+// Gives back the leases and layouts of an operation, and the operation itself. NULL is accepted.
+void fr_request_op_free(struct fr_request_op *op);
+
+// Returns whether MPI works on memory of Fabrail's. What it has received is then copied from there,
+// as much as its status says.
+bool fr_request_op_is_staged(const struct fr_request_op *op);
+
+// Removes all views, so that others can be added.
+void fr_request_op_drop_views(struct fr_request_op *op);
+
+// Adds a view of the buffer at position `arg`. Returns NULL when there are too many. Its blocks are
+// added next, by fr_request_op_add_block.
+struct fr_staging_view *fr_request_op_add_view(struct fr_request_op *op, unsigned arg);
+
+// Adds a block to the view that was added last. Takes over the caller's reference to the layout in
+// any case.
+FR_MUST_CHECK enum fr_status fr_request_op_add_block(struct fr_request_op *op,
+                                                     struct fr_staging_view_block block);
+
+// Reserves storage inside the operation for later fr_request_op_carve. Everything must be reserved
+// in one go, since growing moves what was carved. Returns FR_ERR_NO_MEMORY when out of memory.
+FR_MUST_CHECK enum fr_status fr_request_op_reserve(struct fr_request_op *op, size_t bytes);
+
+// Returns `bytes` of storage inside the operation, aligned to 16, or NULL when out of memory. It
+// lives until the operation is freed.
+void *fr_request_op_carve(struct fr_request_op *op, size_t bytes);
+
+#endif
