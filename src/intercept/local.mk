@@ -22,7 +22,7 @@ libmodules_la_SOURCES += \
 	src/intercept/hooks.c \
 	src/intercept/lookup.c \
 	src/intercept/message.c \
-	src/intercept/intercept_int.h \
+	src/intercept/intercept_int.h src/intercept/message.h src/intercept/stub.h \
 	src/intercept/neighbours.c \
 	src/intercept/coll_nvlink.c \
 	src/intercept/pack_call.c \

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Work of a device: copies in batches, and pushes to several peers at once.
+#ifndef FR_FABRAIL_DEVICE_BATCH_H
+#define FR_FABRAIL_DEVICE_BATCH_H
+
+#include "fabrail/device/range.h"
+
+// A strided copy: n[1] planes of n[0] rows of `bytes` contiguous bytes each. Each side has strides
+// of its own. Strides are in bytes and may be negative.
+struct fr_device_copy {
+    void *dst;
+    const void *src;
+    size_t bytes;
+    size_t n[2]; // at least 1 each
+    ptrdiff_t dst_stride[2];
+    ptrdiff_t src_stride[2];
+    bool on_device; // the staging side is memory of the same device, not of the host
+    bool mixed;     // the other side may be memory of the host or of another device
+    bool own;       // neither side is the application's device memory, so its work is not awaited
+};
+
+// Bytes to move between two addresses that the device moving them can reach.
+struct fr_device_push_piece {
+    uintptr_t dst;
+    uintptr_t src;
+    size_t bytes;
+};
+
+// Copies under way on streams of Fabrail's own. The caller owns the storage, and one thread uses
+// it. Its fields are the module's.
+struct fr_device_batch {
+    struct fr_device_stream *streams[4]; // leased streams, one for each device and direction
+    unsigned stream_count;
+    // Small copies on one device. One kernel does them together when the batch is finished.
+    struct fr_device_push_piece pieces[8];
+    unsigned piece_count;
+    struct fr_device_range piece_range;
+    // A kernel that tells the host when it is done. There is none where `stream` is NULL.
+    struct fr_device_signal {
+        struct fr_device_kernels *kernels;
+        struct fr_device_stream *stream;
+        bool is_last; // nothing has been queued behind it on its stream
+        int slot;     // of the words by which it tells
+        unsigned blocks;
+        uint64_t value;
+    } told;
+    // Objects that copies under way use. They are released when the copies are done.
+    struct {
+        void (*release)(void *object);
+        void *object;
+    } held[4];
+    unsigned held_count;
+    enum fr_status status; // first failure, which fr_device_batch_finish returns
+};
+// Directions of a copy: from the application's memory to Fabrail's staging memory, and back.
+enum fr_device_direction { FR_TO_STAGE, FR_FROM_STAGE };
+
+// Begins an empty batch. Must be followed by fr_device_batch_finish.
+void fr_device_batch_begin(struct fr_device_batch *batch);
+
+// Adds one copy between staging memory and the memory that `range` describes (kind, device,
+// context). The copy may run at once or at finish. It waits for work of the application that the
+// driver has only pretended to finish (cudaMemset and the like). A failure is kept in the batch.
+void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_range *range,
+                          enum fr_device_direction direction, const struct fr_device_copy *copy);
+
+// Waits for every copy of the batch and gives its streams back. Returns the first failure of the
+// batch. After a failure the destination bytes are undefined, but no copy is running any more.
+FR_MUST_CHECK enum fr_status fr_device_batch_finish(struct fr_device_batch *batch);
+
+// Calls `release` with `object` once all copies that the batch has so far are done. It is called at
+// finish. If the batch already holds too many objects, the function waits and calls it at once.
+void fr_device_batch_hold(struct fr_device_batch *batch, void (*release)(void *object),
+                          void *object);
+
+// Marks are points in the work of a batch that can be asked about while later copies go on. They
+// let a caller use the first bytes before the last have arrived.
+enum { FR_DEVICE_MARKS = 8 };
+// Sets a mark behind all copies begun so far. Setting it again moves it. A failure is kept in the
+// batch.
+void fr_device_batch_mark(struct fr_device_batch *batch, unsigned mark);
+// Returns whether all copies before a mark are done. Never waits. After a failure of the batch
+// every mark counts as reached. So does one that was never set.
+bool fr_device_batch_has_reached(struct fr_device_batch *batch, unsigned mark);
+
+// Number of the calling thread's current MPI call. Work of the thread on the default streams that
+// could spoil a copy is waited for once in each call and context.
+extern FR_TLS uint64_t fr_device_call;
+// Tells the module that the calling thread has begun another MPI call.
+static inline void fr_device_begin_call(void)
+{
+    fr_device_call++;
+}
+
+// Engines of a push. A push lets the device itself move bytes between its own memory and memory of
+// peers that is mapped here, to or from several peers at once.
+enum fr_device_engine {
+    FR_ENGINE_SM, // one kernel for all pieces: the fastest for small and middle sizes
+    FR_ENGINE_CE, // copy engines, a stream for each piece, which leave the multiprocessors alone
+};
+
+// Returns whether FR_ENGINE_SM can be used where `range` is. It can if the library was built with
+// nvcc and the driver accepts its kernels. The first call for a context loads the kernels into it,
+// which takes milliseconds; an earlier push does the same.
+bool fr_device_push_has_kernels(const struct fr_device_range *range);
+
+// Waits for what the application did to its memory [low, low + bytes) with calls that look
+// synchronous but are not (cudaMemset and the like). The owner of memory calls it before peers
+// write or read the memory. A push does it by itself for its own side.
+FR_MUST_CHECK enum fr_status fr_device_sync_app_work(const struct fr_device_range *range,
+                                                     uintptr_t low, size_t bytes);
+
+// most streams that copies are spread over; machines have fewer engines
+enum { FR_DEVICE_WORK_STREAMS = 16 };
+struct fr_device_kernels;
+// A push or a reduction that has been begun. The caller owns the storage, and one thread uses it.
+// `range` must stay in place until fr_device_work_end. The fields are the module's.
+struct fr_device_work {
+    const char *what;                    // for errors; constant text
+    const struct fr_device_range *range; // the caller's
+    struct fr_device_kernels *kernels;   // NULL: copy engines move the bytes
+    const uint64_t *words; // each block of a kernel stores `value` to its word at its end; or NULL
+    uint64_t value;
+    int slot;
+    unsigned blocks, done;
+    unsigned looks;
+    unsigned stream_count;
+    struct fr_device_stream *streams[FR_DEVICE_WORK_STREAMS];
+    enum fr_status status;
+    uint64_t metered;
+    bool polls;
+};
+
+// Returns whether the work is done or has failed. Never waits.
+bool fr_device_work_is_over(struct fr_device_work *work);
+
+// Waits until the work is done or has failed, gives back what it has borrowed, and returns its
+// status. Must be called exactly once for work that was begun.
+FR_MUST_CHECK enum fr_status fr_device_work_end(struct fr_device_work *work);
+
+// Moves all pieces and waits until they have landed, where peers and the host see them.
+//
+// `range` is the application's memory at one end of the pieces: the source of a push, the
+// destination of a pull. Its device moves the bytes in the context that fr_device_context_of names.
+// Memory of peers must be mapped in that context. There may be any number of pieces, and a piece
+// may have 0 bytes. Two pieces that overlap give undefined bytes.
+//
+// FR_ENGINE_SM takes at most `max_sms` multiprocessors (0: 32) from the application's own kernels.
+// Copy engines move the bytes where there are no kernels. After a failure the destinations are
+// undefined, but nothing is running any more unless the device itself has failed.
+FR_MUST_CHECK enum fr_status fr_device_push(const struct fr_device_range *range,
+                                            const struct fr_device_push_piece *pieces, size_t count,
+                                            enum fr_device_engine engine, unsigned max_sms);
+
+// Begins to move pieces as fr_device_push does, and does not wait. The pieces are not needed after
+// the call. `range` must stay in place, and `work` is in use, until fr_device_work_end, which
+// returns any failure.
+void fr_device_push_begin(const struct fr_device_range *range,
+                          const struct fr_device_push_piece *pieces, size_t count,
+                          enum fr_device_engine engine, unsigned max_sms,
+                          struct fr_device_work *work);
+
+// Moves pieces as fr_device_push does. They may lie in any memory that the context of `range` can
+// use. The caller has called fr_device_sync_app_work for the application's side of each.
+FR_MUST_CHECK enum fr_status fr_device_push_synced(const struct fr_device_range *range,
+                                                   const struct fr_device_push_piece *pieces,
+                                                   size_t count, enum fr_device_engine engine,
+                                                   unsigned max_sms);
+
+// Begins to move pieces as fr_device_push_begin does. The caller has called fr_device_sync_app_work
+// for the application's side of each.
+void fr_device_push_synced_begin(const struct fr_device_range *range,
+                                 const struct fr_device_push_piece *pieces, size_t count,
+                                 enum fr_device_engine engine, unsigned max_sms,
+                                 struct fr_device_work *work);
+
+// Moves pieces as fr_device_push does where neither end is the application's memory. It does not
+// wait for work of the application, which may itself be waiting for this call.
+FR_MUST_CHECK enum fr_status fr_device_push_own(const struct fr_device_range *range,
+                                                const struct fr_device_push_piece *pieces,
+                                                size_t count, enum fr_device_engine engine);
+
+#endif
