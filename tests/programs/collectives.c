@@ -426,11 +426,4 @@ static const struct step steps[] = {
     {"between groups", step_between_groups, LIMIT_MIDDLE, 2},
 };
 
-int main(int argc, char **argv)
-{
-    const struct program program = {.name = "collectives",
-                                    .steps = steps,
-                                    .step_count = COUNT_OF(steps),
-                                    .thread_level = MPI_THREAD_SINGLE};
-    return program_main(argc, argv, &program);
-}
+PROGRAM("collectives", steps)

@@ -381,11 +381,4 @@ static const struct step steps[] = {
     {"end of file", step_short, LIMIT_MIDDLE, 1},
 };
 
-int main(int argc, char **argv)
-{
-    const struct program program = {.name = "fileio",
-                                    .steps = steps,
-                                    .step_count = COUNT_OF(steps),
-                                    .thread_level = MPI_THREAD_SINGLE};
-    return program_main(argc, argv, &program);
-}
+PROGRAM("fileio", steps)

@@ -275,11 +275,4 @@ static const struct step steps[] = {
     {"partial", step_partial, LIMIT_SMALL, 1},
 };
 
-int main(int argc, char **argv)
-{
-    const struct program program = {.name = "halo",
-                                    .steps = steps,
-                                    .step_count = COUNT_OF(steps),
-                                    .thread_level = MPI_THREAD_SINGLE};
-    return program_main(argc, argv, &program);
-}
+PROGRAM("halo", steps)

@@ -91,7 +91,7 @@ struct program {
     const char *name;
     const struct step *steps;
     int step_count;
-    int thread_level; // to ask MPI_Init_thread for
+    int thread_level; // to ask MPI_Init_thread for; MPI_THREAD_SINGLE is 0
     // Called instead of the steps under --table; may be NULL.
     void (*table)(struct run *run, size_t bytes);
     // Called once instead of the loop over kinds, sizes and steps, with all kinds that every rank
@@ -107,6 +107,20 @@ int program_main(int argc, char **argv, const struct program *program);
 
 // What a program does that this MPI cannot run: says so on rank 0. Returns its exit status.
 int program_skip(int argc, char **argv, const char *reason);
+
+// Defines `main` of a program of these steps on one thread, and of one that this MPI cannot run.
+#define PROGRAM(title, list)                                                                       \
+    int main(int argc, char **argv)                                                                \
+    {                                                                                              \
+        const struct program program = {                                                           \
+            .name = (title), .steps = (list), .step_count = COUNT_OF(list)};                       \
+        return program_main(argc, argv, &program);                                                 \
+    }
+#define PROGRAM_SKIPPED(reason)                                                                    \
+    int main(int argc, char **argv)                                                                \
+    {                                                                                              \
+        return program_skip(argc, argv, (reason));                                                 \
+    }
 
 // A seed for the data that rank from sends rank to in this step call; every rank computes the same.
 uint64_t run_seed(const struct run *run, int from, int to);

@@ -260,11 +260,4 @@ static const struct step steps[] = {
     {"Neighbor_alltoallw", step_alltoallw, LIMIT_SMALL, 1},
 };
 
-int main(int argc, char **argv)
-{
-    const struct program program = {.name = "neighbours",
-                                    .steps = steps,
-                                    .step_count = COUNT_OF(steps),
-                                    .thread_level = MPI_THREAD_SINGLE};
-    return program_main(argc, argv, &program);
-}
+PROGRAM("neighbours", steps)

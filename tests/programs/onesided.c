@@ -537,11 +537,4 @@ static const struct step steps[] = {
     {"Win_attach", step_attach, STEP_ONCE, 1},
 };
 
-int main(int argc, char **argv)
-{
-    const struct program program = {.name = "onesided",
-                                    .steps = steps,
-                                    .step_count = COUNT_OF(steps),
-                                    .thread_level = MPI_THREAD_SINGLE};
-    return program_main(argc, argv, &program);
-}
+PROGRAM("onesided", steps)

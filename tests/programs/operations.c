@@ -444,11 +444,4 @@ static const struct step steps[] = {
     {"MAXLOC", step_maxloc, 10000, 1}, {"MINLOC", step_minloc, 10000, 1},
 };
 
-int main(int argc, char **argv)
-{
-    const struct program program = {.name = "operations",
-                                    .steps = steps,
-                                    .step_count = COUNT_OF(steps),
-                                    .thread_level = MPI_THREAD_SINGLE};
-    return program_main(argc, argv, &program);
-}
+PROGRAM("operations", steps)

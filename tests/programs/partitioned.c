@@ -154,20 +154,10 @@ static const struct step steps[] = {
     {"one receive part", step_one_receive_part, LIMIT_SMALL, 2},
 };
 
-int main(int argc, char **argv)
-{
-    const struct program program = {.name = "partitioned",
-                                    .steps = steps,
-                                    .step_count = COUNT_OF(steps),
-                                    .thread_level = MPI_THREAD_SINGLE};
-    return program_main(argc, argv, &program);
-}
+PROGRAM("partitioned", steps)
 
 #else
 
-int main(int argc, char **argv)
-{
-    return program_skip(argc, argv, "this MPI has no partitioned communication");
-}
+PROGRAM_SKIPPED("this MPI has no partitioned communication")
 
 #endif

@@ -242,11 +242,4 @@ static const struct step steps[] = {
     {"Cancel", step_cancel, LIMIT_SMALL, 1},
 };
 
-int main(int argc, char **argv)
-{
-    const struct program program = {.name = "persistent",
-                                    .steps = steps,
-                                    .step_count = COUNT_OF(steps),
-                                    .thread_level = MPI_THREAD_SINGLE};
-    return program_main(argc, argv, &program);
-}
+PROGRAM("persistent", steps)

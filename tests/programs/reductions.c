@@ -431,11 +431,4 @@ static const struct step steps[] = {
     {"own operation", step_own_operation, LIMIT_SMALL, 1},
 };
 
-int main(int argc, char **argv)
-{
-    const struct program program = {.name = "reductions",
-                                    .steps = steps,
-                                    .step_count = COUNT_OF(steps),
-                                    .thread_level = MPI_THREAD_SINGLE};
-    return program_main(argc, argv, &program);
-}
+PROGRAM("reductions", steps)

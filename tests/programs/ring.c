@@ -294,11 +294,4 @@ static const struct step steps[] = {
     {"BOTTOM", step_bottom, LIMIT_MIDDLE, 1},
 };
 
-int main(int argc, char **argv)
-{
-    const struct program program = {.name = "ring",
-                                    .steps = steps,
-                                    .step_count = COUNT_OF(steps),
-                                    .thread_level = MPI_THREAD_SINGLE};
-    return program_main(argc, argv, &program);
-}
+PROGRAM("ring", steps)

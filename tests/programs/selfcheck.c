@@ -120,11 +120,4 @@ static const struct step steps[] = {
     {"message", step_message, STEP_ONCE, 1},
 };
 
-int main(int argc, char **argv)
-{
-    const struct program program = {.name = "selfcheck",
-                                    .steps = steps,
-                                    .step_count = COUNT_OF(steps),
-                                    .thread_level = MPI_THREAD_SINGLE};
-    return program_main(argc, argv, &program);
-}
+PROGRAM("selfcheck", steps)

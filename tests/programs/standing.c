@@ -432,20 +432,10 @@ static const struct step steps[] = {
     {"swapped", step_swapped, LIMIT_SMALL, 0},
 };
 
-int main(int argc, char **argv)
-{
-    const struct program program = {.name = "standing",
-                                    .steps = steps,
-                                    .step_count = COUNT_OF(steps),
-                                    .thread_level = MPI_THREAD_SINGLE};
-    return program_main(argc, argv, &program);
-}
+PROGRAM("standing", steps)
 
 #else
 
-int main(int argc, char **argv)
-{
-    return program_skip(argc, argv, "this MPI has no sound persistent collectives");
-}
+PROGRAM_SKIPPED("this MPI has no sound persistent collectives")
 
 #endif

@@ -350,20 +350,10 @@ static const struct step steps[] = {
     {"Put_c", step_onesided, LIMIT_SMALL, 1},
 };
 
-int main(int argc, char **argv)
-{
-    const struct program program = {.name = "wide",
-                                    .steps = steps,
-                                    .step_count = COUNT_OF(steps),
-                                    .thread_level = MPI_THREAD_SINGLE};
-    return program_main(argc, argv, &program);
-}
+PROGRAM("wide", steps)
 
 #else
 
-int main(int argc, char **argv)
-{
-    return program_skip(argc, argv, "this MPI has no large-count forms");
-}
+PROGRAM_SKIPPED("this MPI has no large-count forms")
 
 #endif

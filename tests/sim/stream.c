@@ -368,60 +368,22 @@ CUresult sim_stream_query(CUstream handle)
     return CUDA_ERROR_NOT_READY;
 }
 
-CUresult sim_stream_ctx(CUstream handle, CUcontext *ctx)
-{
-    CUstream stream = sim_stream_get(handle);
-    if (!ctx)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!stream)
-        return bad_stream(handle);
-    *ctx = stream->ctx;
-    return CUDA_SUCCESS;
-}
-
-CUresult sim_stream_flags(CUstream handle, unsigned *flags)
-{
-    CUstream stream = sim_stream_get(handle);
-    if (!flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!stream)
-        return bad_stream(handle);
-    *flags = stream->flags;
-    return CUDA_SUCCESS;
-}
-
-CUresult sim_stream_priority(CUstream handle, int *priority)
-{
-    CUstream stream = sim_stream_get(handle);
-    if (!priority)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!stream)
-        return bad_stream(handle);
-    *priority = stream->priority;
-    return CUDA_SUCCESS;
-}
-
-CUresult sim_stream_id(CUstream handle, unsigned long long *id)
-{
-    CUstream stream = sim_stream_get(handle);
-    if (!id)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!stream)
-        return bad_stream(handle);
-    *id = stream->id;
-    return CUDA_SUCCESS;
-}
-
-CUresult sim_stream_device(CUstream handle, CUdevice *device)
-{
-    CUstream stream = sim_stream_get(handle);
-    if (!device)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!stream)
-        return bad_stream(handle);
-    *device = stream->ctx->device;
-    return CUDA_SUCCESS;
-}
+#define GETTER(name, type, expression)                                                             \
+    CUresult sim_stream_##name(CUstream handle, type *value)                                       \
+    {                                                                                              \
+        CUstream stream = sim_stream_get(handle);                                                  \
+        if (!value)                                                                                \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
+        if (!stream)                                                                               \
+            return bad_stream(handle);                                                             \
+        *value = (expression);                                                                     \
+        return CUDA_SUCCESS;                                                                       \
+    }
+GETTER(ctx, CUcontext, stream->ctx)
+GETTER(flags, unsigned, stream->flags)
+GETTER(priority, int, stream->priority)
+GETTER(id, unsigned long long, stream->id)
+GETTER(device, CUdevice, stream->ctx->device)
 
 CUresult sim_stream_capturing(CUstream handle, CUstreamCaptureStatus *status)
 {
