@@ -93,22 +93,20 @@ static void write_functions(struct fr_report_out *out, bool with_buffers)
 {
     unsigned count;
     const struct fr_report_sum *sums = fr_report_sums(&count);
-    const char *separator = "";
-    fr_report_put(out, "  \"%s\": [", with_buffers ? "functions" : "calls");
+    fr_report_put(out, "  \"%s\": %[", with_buffers ? "functions" : "calls");
     for (unsigned i = 0; i < count; i++) {
         const struct fr_report_sum *sum = &sums[i];
         if ((sum->buffers != 0) != with_buffers || (!sum->buffers && !sum->calls))
             continue;
         fr_report_put(out,
-                      "%s\n    {\"name\": %q, \"path\": %q, \"scheme\": %q, \"calls\": %u, "
+                      "%,{\"name\": %q, \"path\": %q, \"scheme\": %q, \"calls\": %u, "
                       "\"timed_calls\": %u, \"buffers\": %u, \"bytes\": %u, ",
-                      separator, fr_abi_rows[sum->fn].name, path_name(sum->path), sum->scheme,
-                      sum->calls, sum->timed_calls, sum->buffers, sum->bytes);
+                      fr_abi_rows[sum->fn].name, path_name(sum->path), sum->scheme, sum->calls,
+                      sum->timed_calls, sum->buffers, sum->bytes);
         write_times(out, sum);
         fr_report_put(out, ", \"reason\": %q}", sum->reason);
-        separator = ",";
     }
-    fr_report_put(out, "\n  ],\n");
+    fr_report_put(out, "%],\n");
 }
 
 // Adds up one cell of every slab, which lies `offset` bytes into it.
@@ -139,41 +137,36 @@ static void add_kind(unsigned kind, unsigned path, uint64_t *buffers, uint64_t *
 
 static void write_kinds(struct fr_report_out *out)
 {
-    const char *separator = "";
-    fr_report_put(out, "  \"memory\": [");
+    fr_report_put(out, "  \"memory\": %[");
     for (unsigned kind = 0; kind < FR_KIND_COUNT; kind++) {
         for (unsigned path = 0; path < FR_PATH_COUNT; path++) {
             uint64_t buffers, bytes;
             add_kind(kind, path, &buffers, &bytes);
             if (!buffers)
                 continue;
-            fr_report_put(out,
-                          "%s\n    {\"kind\": %q, \"path\": %q, \"buffers\": %u, \"bytes\": %u}",
-                          separator, fr_device_kind_name((enum fr_device_kind)kind),
-                          path_name(path), buffers, bytes);
-            separator = ",";
+            fr_report_put(out, "%,{\"kind\": %q, \"path\": %q, \"buffers\": %u, \"bytes\": %u}",
+                          fr_device_kind_name((enum fr_device_kind)kind), path_name(path), buffers,
+                          bytes);
         }
     }
-    fr_report_put(out, "\n  ],\n");
+    fr_report_put(out, "%],\n");
 }
 
 static void write_sizes(struct fr_report_out *out)
 {
-    const char *separator = "";
-    fr_report_put(out, "  \"sizes\": [");
+    fr_report_put(out, "  \"sizes\": %[");
     for (unsigned path = 0; path < FR_PATH_COUNT; path++) {
         for (unsigned class = 0; class < FR_SIZE_CLASSES; class ++) {
             uint64_t buffers, bytes;
             add_cells(offsetof(struct fr_slab, sizes[path][class]), &buffers, &bytes);
             if (!buffers)
                 continue;
-            fr_report_put(
-                out, "%s\n    {\"path\": %q, \"from_bytes\": %u, \"buffers\": %u, \"bytes\": %u}",
-                separator, path_name(path), class ? (uint64_t)1 << class : 0, buffers, bytes);
-            separator = ",";
+            fr_report_put(out,
+                          "%,{\"path\": %q, \"from_bytes\": %u, \"buffers\": %u, \"bytes\": %u}",
+                          path_name(path), class ? (uint64_t)1 << class : 0, buffers, bytes);
         }
     }
-    fr_report_put(out, "\n  ],\n");
+    fr_report_put(out, "%],\n");
 }
 
 static void add_peers(int rank, unsigned path, uint64_t *messages, uint64_t *bytes)
@@ -190,87 +183,77 @@ static void add_peers(int rank, unsigned path, uint64_t *messages, uint64_t *byt
 
 static void write_peers(struct fr_report_out *out)
 {
-    const char *separator = "";
-    fr_report_put(out, "  \"peers\": [");
+    fr_report_put(out, "  \"peers\": %[");
     for (int rank = 0; rank < fr_job_size(); rank++) {
         for (unsigned path = 0; path < FR_PATH_COUNT; path++) {
             uint64_t messages, bytes;
             add_peers(rank, path, &messages, &bytes);
             if (!messages)
                 continue;
-            fr_report_put(out,
-                          "%s\n    {\"rank\": %i, \"path\": %q, \"messages\": %u, \"bytes\": %u}",
-                          separator, rank, path_name(path), messages, bytes);
-            separator = ",";
+            fr_report_put(out, "%,{\"rank\": %i, \"path\": %q, \"messages\": %u, \"bytes\": %u}",
+                          rank, path_name(path), messages, bytes);
         }
     }
-    fr_report_put(out, "\n  ],\n  \"everyone\": [");
-    separator = "";
+    fr_report_put(out, "%],\n  \"everyone\": %[");
     for (unsigned path = 0; path < FR_PATH_COUNT; path++) {
         uint64_t messages, bytes;
         add_cells(offsetof(struct fr_slab, everyone[path]), &messages, &bytes);
         if (!messages)
             continue;
-        fr_report_put(out, "%s\n    {\"path\": %q, \"messages\": %u, \"bytes\": %u}", separator,
-                      path_name(path), messages, bytes);
-        separator = ",";
+        fr_report_put(out, "%,{\"path\": %q, \"messages\": %u, \"bytes\": %u}", path_name(path),
+                      messages, bytes);
     }
-    fr_report_put(out, "\n  ],\n");
+    fr_report_put(out, "%],\n");
 }
 
 // Writes how long this rank has waited for messages of each rank.
 static void write_waits(struct fr_report_out *out)
 {
-    const char *separator = "";
-    fr_report_put(out, "  \"waits\": [");
+    fr_report_put(out, "  \"waits\": %[");
     for (int rank = 0; rank < fr_job_size(); rank++) {
         uint64_t ns = fr_report_waited_ns(rank);
         if (!ns)
             continue;
-        fr_report_put(out, "%s\n    {\"rank\": %i, \"ns\": %u}", separator, rank, ns);
-        separator = ",";
+        fr_report_put(out, "%,{\"rank\": %i, \"ns\": %u}", rank, ns);
     }
-    fr_report_put(out, "\n  ],\n");
+    fr_report_put(out, "%],\n");
 }
 
 static void write_settings(struct fr_report_out *out)
 {
     struct fr_core_setting setting;
-    const char *separator = "";
-    fr_report_put(out, "  \"settings\": [");
+    fr_report_put(out, "  \"settings\": %[");
     for (size_t i = 0; fr_core_setting_at(i, &setting); i++) {
         if (!setting.is_given)
             continue;
-        fr_report_put(out, "%s\n    {\"name\": %q, \"value\": %q}", separator, setting.name,
-                      setting.value);
-        separator = ",";
+        fr_report_put(out, "%,{\"name\": %q, \"value\": %q}", setting.name, setting.value);
     }
-    fr_report_put(out, "\n  ],\n");
+    fr_report_put(out, "%],\n");
 }
 
 static void write_rails(struct fr_report_out *out)
 {
-    fr_report_put(out, "  \"rails\": [");
+    fr_report_put(out, "  \"rails\": %[");
     for (unsigned i = 0; i < rail_count; i++) {
         fr_report_put(out,
-                      "%s\n    {\"name\": %q, \"sent_bytes\": %u, \"received_bytes\": %u, "
+                      "%,{\"name\": %q, \"sent_bytes\": %u, \"received_bytes\": %u, "
                       "\"device_bytes\": %u, \"stripes\": %u, \"lost\": %b}",
-                      i ? "," : "", rails[i].name, fr_count_get(&rails[i].sent_bytes),
+                      rails[i].name, fr_count_get(&rails[i].sent_bytes),
                       fr_count_get(&rails[i].received_bytes), fr_count_get(&rails[i].device_bytes),
                       fr_count_get(&rails[i].stripes), (int)rails[i].lost);
     }
-    fr_report_put(out, "\n  ],\n");
+    fr_report_put(out, "%],\n");
 }
 
 static void write_warnings(struct fr_report_out *out)
 {
     enum fr_log_level level;
     const char *text;
-    fr_report_put(out, "  \"warnings\": [");
+    fr_report_put(out, "  \"warnings\": %[");
     for (unsigned i = 0; (text = fr_core_log_recorded(i, &level)); i++)
-        fr_report_put(out, "%s\n    {\"level\": %q, \"text\": %q}", i ? "," : "",
+        fr_report_put(out, "%,{\"level\": %q, \"text\": %q}", i ? "," : "",
                       level == FR_LOG_ERROR ? "error" : "warn", text);
-    fr_report_put(out, "\n  ]\n");
+    fr_report_put(out, "%]\n");
 }
 
 static void write_head(struct fr_report_out *out, const struct fr_report_end *end,

@@ -112,6 +112,17 @@ void fr_report_put(struct fr_report_out *out, const char *format, ...)
         case 'i':
             put_int(out, va_arg(arguments, int));
             break;
+        case '[':
+            put_char(out, '[');
+            out->has_member = false;
+            break;
+        case ',':
+            put_text(out, out->has_member ? ",\n    " : "\n    ");
+            out->has_member = true;
+            break;
+        case ']':
+            put_text(out, "\n  ]");
+            break;
         default: // %b
             put_text(out, va_arg(arguments, int) ? "true" : "false");
         }

@@ -115,8 +115,9 @@ void fr_report_nvtx_pop(void);
 // A file that is written by plain system calls, so that a signal handler can do it.
 struct fr_report_out {
     int fd;
-    int failed;    // errno of the first failed write
-    bool in_place; // the file has its final name already
+    int failed;      // errno of the first failed write
+    bool in_place;   // the file has its final name already
+    bool has_member; // the list that is being written has one
     size_t used;
     char *buffer;
     size_t room;
@@ -135,7 +136,8 @@ bool fr_report_out_close(struct fr_report_out *out, const char *name);
 
 // Writes `format`. It may contain %s for text, %q for text as a JSON string (null for NULL), %u for
 // a uint64_t and %i for an int. %b writes a bool as JSON. %t writes a uint64_t of nanoseconds as
-// microseconds with three decimals.
+// microseconds with three decimals. %[ begins a list, %, a member of it on a line of its own, and
+// %] ends the list.
 void fr_report_put(struct fr_report_out *out, const char *format, ...);
 
 // Returns ticks, between two moments or since the start, as nanoseconds. Signal-safe.
