@@ -209,10 +209,9 @@ const char *fr_policy_scheme_name(enum fr_policy_scheme scheme)
 {
     static const char *const names[FR_SCHEME_COUNT] = {
         [FR_SCHEME_NONE] = "none",
-        [FR_SCHEME_GET] = "get",
-        [FR_SCHEME_STAGED_GET] = "staged get",
-        [FR_SCHEME_RAIL] = "rail",
-        [FR_SCHEME_PIPELINE] = "pipeline",
+#define FR_SCHEME(id, row, name) [FR_SCHEME_##id] = (name),
+#include "fabrail/policy/schemes.def"
+#undef FR_SCHEME
     };
     return scheme < FR_SCHEME_COUNT ? names[scheme] : "unknown";
 }

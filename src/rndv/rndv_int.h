@@ -451,7 +451,9 @@ struct fr_rndv_scheme {
     // did. NULL: never.
     bool (*rest)(void);
 };
-extern const struct fr_rndv_scheme fr_rndv_get, fr_rndv_staged_get, fr_rndv_rail, fr_rndv_pipeline;
+#define FR_SCHEME(id, row, name) extern const struct fr_rndv_scheme fr_rndv_##row;
+#include "fabrail/policy/schemes.def"
+#undef FR_SCHEME
 extern const struct fr_rndv_scheme fr_rndv_waiting; // of senders alone: pipeline, not begun yet
 enum { FR_RNDV_LEAST_WAIT_NS = 100000 };            // a launch on either side
 

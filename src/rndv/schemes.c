@@ -7,10 +7,9 @@
 const struct fr_rndv_scheme *fr_rndv_scheme_of(unsigned id)
 {
     static const struct fr_rndv_scheme *const rows[FR_SCHEME_COUNT] = {
-        [FR_SCHEME_GET] = &fr_rndv_get,
-        [FR_SCHEME_STAGED_GET] = &fr_rndv_staged_get,
-        [FR_SCHEME_RAIL] = &fr_rndv_rail,
-        [FR_SCHEME_PIPELINE] = &fr_rndv_pipeline,
+#define FR_SCHEME(id, row, name) [FR_SCHEME_##id] = &fr_rndv_##row,
+#include "fabrail/policy/schemes.def"
+#undef FR_SCHEME
     };
     return id < FR_SCHEME_COUNT ? rows[id] : NULL;
 }

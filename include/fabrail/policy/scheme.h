@@ -6,13 +6,11 @@
 
 #include "fabrail/policy.h"
 
-// Schemes of the rendezvous protocol. Those after FR_SCHEME_NONE stand in the order of preference.
 enum fr_policy_scheme {
-    FR_SCHEME_NONE,       // no RTS: MPI alone carries the message
-    FR_SCHEME_GET,        // the receiver pulls out of the sender's buffer
-    FR_SCHEME_STAGED_GET, // the receiver pulls out of the sender's device workspace
-    FR_SCHEME_RAIL,       // over all rails, out of the sender's workspace, read or written
-    FR_SCHEME_PIPELINE,   // fragments through page-locked memory, over MPI
+    FR_SCHEME_NONE, // no RTS: MPI alone carries the message
+#define FR_SCHEME(id, row, name) FR_SCHEME_##id,
+#include "fabrail/policy/schemes.def"
+#undef FR_SCHEME
     FR_SCHEME_COUNT,
 };
 
