@@ -1,7 +1,7 @@
 # Module rail: libfabric and hwloc are opened at run time. Where their headers are missing, the module has its
 # interface alone.
-libmodules_la_SOURCES += src/rail/choose.c src/rail/choose.h include/fabrail/rail.h src/rail/rails.c \
-    src/rail/rail_int.h src/rail/sched.c src/rail/sched.h src/rail/steps_int.h \
+libmodules_la_SOURCES += src/rail/choose.c src/rail/choose.h include/fabrail/rail.h include/fabrail/rail/options.h src/rail/rails.c \
+    src/rail/rail_int.h src/rail/transfer_int.h src/rail/sched.c src/rail/sched.h src/rail/steps_int.h \
     src/rail/wire.c src/rail/wire.h
 if HAVE_RAILS
 libmodules_la_SOURCES += src/rail/completion.c src/rail/cores.c src/rail/endpoint.c src/rail/fault.c src/rail/flush.c \

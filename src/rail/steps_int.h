@@ -106,7 +106,8 @@ void fr_rail_check_links(struct fr_rails *rails);
 void fr_rail_flush_open(struct fr_rails *rails);
 // Frees what a rail needs to flush.
 void fr_rail_flush_close(struct fr_rail *rail);
-// Begins to flush the rails that a transfer has used. `flush_left` of the transfer then names them.
+// Begins to flush the rails that a transfer has used. `flush_pending` of the transfer then names
+// them.
 enum fr_status fr_rail_flush_begin(struct fr_rail_transfer *transfer);
 // Sends what flushes have to send. Returns whether something was sent.
 bool fr_rail_flush_post(struct fr_rails *rails);
