@@ -33,7 +33,7 @@ $(nodist_slurm_SCRIPTS): contrib/slurm/%: contrib/slurm/%.in Makefile
 	    mv -f $@.tmp $@
 EXTRA_DIST += contrib/rpm/build contrib/rpm/fabrail.spec contrib/conda/meta.yaml contrib/conda/build.sh \
     contrib/easybuild/fabrail-0.1.0-GCCcore-13.2.0.eb contrib/container/Dockerfile \
-    contrib/container/fabrail.def contrib/container/README.md contrib/wheel/build contrib/wheel/pyproject.toml contrib/wheel/setup.py \
+    contrib/container/fabrail.def contrib/wheel/build contrib/wheel/pyproject.toml contrib/wheel/setup.py \
     contrib/wheel/fabrail/__init__.py contrib/wheel/fabrail/__main__.py
 EXTRA_DIST += contrib/README.md contrib/deb contrib/pkgconfig/fabrail.pc.in \
     $(nodist_slurm_SCRIPTS:%=%.in) $(fr_lmod_files:%=%.in) $(fr_tcl_files:%=%.in) contrib/spack/repo.yaml \

@@ -19,7 +19,8 @@ endif
 TESTS += doc/check-names.sh
 
 # As they lie here, so that their links hold.
-nobase_dist_doc_DATA = README.md NEWS COPYING contrib/README.md doc/design.md doc/guide.md \
+nobase_dist_doc_DATA = README.md NEWS COPYING contrib/README.md doc/design.md doc/run.md \
+    doc/settings.md doc/understand.md contrib/container/README.md \
     doc/performance.md doc/report.schema.json doc/security.md \
     doc/troubleshooting.md $(fr_benchmarks) $(fr_figures)
 

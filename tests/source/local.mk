@@ -1,3 +1,3 @@
 # Rules of the source tree itself.
-TESTS += tests/source/modules.test
-EXTRA_DIST += tests/source/modules.test
+TESTS += tests/source/modules.test tests/source/messages.test
+EXTRA_DIST += tests/source/modules.test tests/source/messages.test
