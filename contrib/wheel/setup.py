@@ -5,11 +5,7 @@ platform and of any Python 3. contrib/wheel/build sets both variables."""
 import os
 
 from setuptools import Distribution, setup
-
-try:
-    from setuptools.command.bdist_wheel import bdist_wheel
-except ImportError:  # before setuptools 70.1
-    from wheel.bdist_wheel import bdist_wheel
+from setuptools.command.bdist_wheel import bdist_wheel
 
 
 class PlatformDistribution(Distribution):
