@@ -171,8 +171,11 @@ struct fr_rndv_key {
 // A sender's layout of up to four levels of strides: blocks of `block` units stand `stride[0]`
 // apart, `count[0]` of these `stride[1]` apart, and so on. The number along the outermost level is
 // open; its count is 0, or it is the fourth. Plain bytes.
+//
+// Where a table says the layout, all blocks of the table take the place of the one block.
 struct fr_rndv_strides {
-    uint32_t unit; // bytes, a power of two up to 16, in which the rest counts; 0: no gaps at all
+    uint32_t unit;   // bytes, a power of two up to 16, in which the rest counts; 0: no gaps at all
+    uint32_t blocks; // of the table; 0: there is none
     uint32_t block;
     uint32_t count[3];
     int32_t stride[4];

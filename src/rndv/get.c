@@ -9,6 +9,7 @@
 #include "fabrail/job.h"
 #include "fabrail/staging/fused.h"
 #include "fabrail/staging/packed.h"
+#include "fabrail/staging/tables.h"
 #include "rndv/send.h"
 
 #include <stddef.h>
@@ -26,6 +27,10 @@ static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_me
     if (!facts->one_piece) {
         const struct fr_datatype_compiled *compiled = fr_datatype_compiled_get(send->block.layout);
         if (compiled == NULL || !fr_rndv_strides_of(&compiled->shape, &place->strides))
+            return FR_ERR_UNSUPPORTED;
+        if (compiled->table != NULL)
+            send->table = fr_staging_table_borrow(compiled, view->range.device);
+        if (compiled->table != NULL && send->table == NULL)
             return FR_ERR_UNSUPPORTED;
         place->address += (uint64_t)compiled->shape.offset;
     }
@@ -54,6 +59,8 @@ struct pull {
     size_t bytes; // bytes that there is room for
     size_t done;
     struct fr_ipc_mapping mapping;
+    struct fr_ipc_mapping table_mapping;
+    uintptr_t table; // of the sender's layout, as the pulling device sees it; 0: there is none
     uintptr_t target;
     bool native;                        // the pulling device is that of the target
     bool direct;                        // the target is where the program wants the bytes
@@ -138,6 +145,12 @@ static bool borrow_packed(struct pull *pull, const struct fr_staging_view *view)
     return false;
 }
 
+// Returns whether kernels can read all that the sender offers.
+static bool is_readable(const struct pull *pull)
+{
+    return pull->mapping.direct && (pull->table == 0 || pull->table_mapping.direct);
+}
+
 // Has bytes of a sender whose layout has gaps packed into host memory: by a kernel, or by copies.
 static enum fr_status choose_bounce(struct pull *pull, const struct fr_staging_view *view)
 {
@@ -145,7 +158,7 @@ static enum fr_status choose_bounce(struct pull *pull, const struct fr_staging_v
         return FR_ERR_UNSUPPORTED;
     enum fr_status status =
         pull->bounce.address == NULL ? fr_staging_borrow(pull->bytes, &pull->bounce) : FR_OK;
-    pull->by_copies = pull->refused || !pull->mapping.direct ||
+    pull->by_copies = pull->refused || !is_readable(pull) ||
                       !fr_device_reaches_host(pull->bounce.address) ||
                       !fr_device_pack_is_possible(&pull->mapping.user);
     pull->target = (uintptr_t)pull->bounce.address;
@@ -192,7 +205,7 @@ static bool is_same_device(const struct pull *pull, const struct fr_staging_view
     const struct fr_device_range *user = &pull->mapping.user;
     bool shares = pull->mapping.entry != NULL || user->context == NULL ||
                   user->context == view->range.context;
-    return shares && pull->mapping.direct && user->device == view->range.device;
+    return shares && is_readable(pull) && user->device == view->range.device;
 }
 
 static enum fr_status choose_target(struct pull *pull, struct fr_staging_view *view)
@@ -212,20 +225,29 @@ static enum fr_status choose_target(struct pull *pull, struct fr_staging_view *v
     return status;
 }
 
-// Maps the sender's memory. This process's own memory needs no mapping, and copies run on its
-// device.
+// Maps the sender's memory, and the table of its layout. This process's own memory needs no
+// mapping, and copies run on its device.
 static enum fr_status map(struct pull *pull, const struct fr_staging_view *view,
-                          const struct fr_ipc_handle *handle)
+                          const struct fr_rndv_incoming *incoming)
 {
     struct fr_device_range user = view->range;
+    const struct fr_ipc_handle *handle = &incoming->place.handle;
     if (fr_job_control_is_same(&handle->owner, fr_job_control_self()))
         fr_device_classify((const void *)(uintptr_t)handle->base, 1, &user);
-    return fr_ipc_pin_beyond(handle, &user, &pull->mapping);
+    enum fr_status status = fr_ipc_pin_beyond(handle, &user, &pull->mapping);
+    if (status != FR_OK || pull->far.blocks == 0)
+        return status;
+    const struct fr_rndv_table *table = &incoming->slot->table;
+    status = fr_ipc_pin_beyond(&table->handle, &user, &pull->table_mapping);
+    if (status == FR_OK)
+        pull->table = fr_ipc_mapping_at(&pull->table_mapping, &table->handle, table->address);
+    return status;
 }
 
 static void release(struct pull *pull)
 {
     fr_ipc_unpin(&pull->mapping);
+    fr_ipc_unpin(&pull->table_mapping);
     if (pull->packed.lease.address != NULL)
         fr_staging_view_close(&pull->packed);
     fr_staging_return(&pull->bounce);
@@ -242,9 +264,14 @@ enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
     pull->bytes = recv->incoming->bytes < room ? (size_t)recv->incoming->bytes : room;
     const struct fr_rndv_place *place = &recv->incoming->place;
     pull->has_gaps = place->strides.unit > 0;
+    pull->far.blocks = 0;
+    if (pull->has_gaps && recv->incoming->slot == NULL) { // the table would be in the ledger alone
+        give_pull(pull);
+        return FR_ERR_UNSUPPORTED;
+    }
     if (pull->has_gaps)
-        fr_rndv_strides_shape(&place->strides, &pull->far);
-    enum fr_status status = map(pull, view, &place->handle);
+        fr_rndv_strides_shape(&place->strides, &recv->incoming->slot->table, &pull->far);
+    enum fr_status status = map(pull, view, recv->incoming);
     if (status == FR_OK)
         status = choose_target(pull, view);
     if (status != FR_OK) {
@@ -404,6 +431,7 @@ static bool start_fused(const struct fr_rndv_recv *recv, size_t last, struct fr_
     const struct fr_staging_fused fused = {
         .view = recv->view,
         .far = pull->has_gaps ? &pull->far : NULL,
+        .far_table = pull->table,
         .source = source_of(recv) + (pull->has_gaps ? 0 : pull->done),
         .first = pull->done,
         .last = last,
@@ -417,12 +445,35 @@ static bool start_packing(const struct fr_rndv_recv *recv, struct fr_device_batc
     const struct pull *pull = pull_of(recv);
     const struct fr_device_packing packing = {
         .shape = &pull->far,
+        .table = pull->table,
         .user = source_of(recv),
         .packed = pull->target,
         .last = pull->bytes,
     };
     return fr_device_batch_pack(batch, &pull->mapping.user, FR_TO_STAGE, &packing,
                                 (unsigned)fr_core_settings()->peer_sms);
+}
+
+// Has copies of the driver pack all bytes of a sender whose layout has gaps.
+static enum fr_status pack_by_copies(const struct fr_rndv_recv *recv)
+{
+    const struct pull *pull = pull_of(recv);
+    const struct fr_device_range *mover = &pull->mapping.user;
+    struct fr_staging_lease table = {.address = NULL};
+    enum fr_status status = FR_OK;
+    if (pull->table != 0) {
+        size_t bytes = fr_pack_table_bytes(&pull->far);
+        status = fr_staging_borrow(bytes, &table);
+        const struct fr_device_push_piece piece = {
+            .dst = (uintptr_t)table.address, .src = pull->table, .bytes = bytes};
+        if (status == FR_OK)
+            status = fr_device_push(mover, &piece, 1, FR_ENGINE_CE, 0);
+    }
+    if (status == FR_OK)
+        status = fr_rndv_shape_copy(&pull->far, table.address, source_of(recv), mover, pull->target,
+                                    pull->bytes);
+    fr_staging_return(&table);
+    return status;
 }
 
 // Pulls the ready bytes by a kernel. If it cannot be launched, begins anew without it.
@@ -432,8 +483,7 @@ static void pull_shaped(struct fr_rndv_recv *recv)
     struct pull *pull = pull_of(recv);
     size_t last = limit_of(recv);
     if (pull->by_copies) {
-        recv->status = fr_rndv_strides_copy(&recv->incoming->place.strides, source_of(recv),
-                                            &pull->mapping.user, pull->target, pull->bytes);
+        recv->status = pack_by_copies(recv);
         pull->done = pull->bytes;
         return;
     }

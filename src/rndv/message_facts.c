@@ -28,8 +28,8 @@ bool fr_rndv_is_mapped_by(int to, const struct fr_ipc_handle *handle, bool at_on
     return to == fr_job_rank() || fr_ipc_is_mapped_by(to, handle, at_once);
 }
 
-// Returns the bytes of each block of a buffer whose layout can travel with the message; 0 for other
-// buffers.
+// Returns the average bytes of a block of a buffer whose layout can travel with the message; 0 for
+// other buffers.
 static size_t strided_block_bytes(const struct fr_staging_view *view)
 {
     struct fr_rndv_strides strides;
@@ -40,7 +40,7 @@ static size_t strided_block_bytes(const struct fr_staging_view *view)
         return 0;
     const struct fr_datatype_compiled *compiled = fr_datatype_compiled_get(layout);
     bool travels = compiled != NULL && fr_rndv_strides_of(&compiled->shape, &strides);
-    return travels ? (size_t)compiled->shape.period : 0;
+    return travels ? compiled->block_bytes : 0;
 }
 
 struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *message)

@@ -41,6 +41,15 @@ enum fr_rndv_state {
 #define FR_RNDV_NEVER UINT64_MAX       // `ready` of bytes that will never be there
 #define FR_RNDV_WAITS (UINT64_MAX - 1) // `ready` of a waiting send
 
+// The table of a sender's layout. Kernels of the receiver read it where it is. Plain bytes.
+struct fr_rndv_table {
+    struct fr_ipc_handle handle;
+    uint64_t address; // in the sender's address space
+    uint32_t each;    // bytes of each block; 0 where lengths differ
+    uint16_t wide;    // as in fr_pack_shape, like `unit_shift`
+    uint16_t unit_shift;
+};
+
 // One message in the ledger. Anybody may look at the atomic members while they change. What they
 // say is valid if the slot has the same number and is waiting before and after. The place belongs
 // to the sender while it writes or holds the slot, and to the receiver while it pulls. The word is
@@ -53,6 +62,7 @@ struct fr_rndv_slot {
     _Atomic int32_t tag;
     _Atomic uint64_t ready; // bytes that are there, from the first on
     struct fr_rndv_place place;
+    struct fr_rndv_table table; // where the place's strides have blocks
 };
 
 // Packing of a slot's sizes.
@@ -345,18 +355,25 @@ bool fr_rndv_incoming_drop_one(struct fr_rndv_incoming *incoming);
 // ---- layouts of senders (strides.c)
 
 // Writes a shape without its offset in the form that travels. Returns false, with nothing written,
-// for a shape with a table, and for strides, blocks or counts beyond 32 bits.
+// for strides, blocks or counts beyond 32 bits.
 bool fr_rndv_strides_of(const struct fr_pack_shape *shape, struct fr_rndv_strides *strides);
 
-// Makes the shape again. `strides` have gaps.
-void fr_rndv_strides_shape(const struct fr_rndv_strides *strides, struct fr_pack_shape *shape);
+// Writes what travels of the table that a send has. Returns FR_ERR_UNSUPPORTED if the receiver
+// cannot read the table where it is, or not yet.
+FR_MUST_CHECK enum fr_status fr_rndv_table_of(const struct fr_rndv_send *send,
+                                              struct fr_rndv_table *table);
 
-// Copies `bytes` from memory with this layout at `source` to packed memory of the host, by the
-// device of `range`. Takes a call of the driver for each two levels, and waits for them.
-FR_MUST_CHECK enum fr_status fr_rndv_strides_copy(const struct fr_rndv_strides *strides,
-                                                  uintptr_t source,
-                                                  const struct fr_device_range *range,
-                                                  uintptr_t packed, size_t bytes);
+// Makes the shape again. `strides` have gaps. `table` is not read if they have no blocks.
+void fr_rndv_strides_shape(const struct fr_rndv_strides *strides, const struct fr_rndv_table *table,
+                           struct fr_pack_shape *shape);
+
+// Copies `bytes` from memory with this shape at `source` to packed memory of the host, by the
+// device of `range`. Takes a call of the driver for each two levels and each block of the table,
+// and waits for them. `table` is in host memory.
+FR_MUST_CHECK enum fr_status fr_rndv_shape_copy(const struct fr_pack_shape *shape,
+                                                const void *table, uintptr_t source,
+                                                const struct fr_device_range *range,
+                                                uintptr_t packed, size_t bytes);
 
 // ---- schemes
 
@@ -401,6 +418,7 @@ struct fr_rndv_send {
     struct fr_staging_view view; // of the program's buffer
     struct fr_staging_view_block block;
     struct fr_rndv_stage stage;
+    struct fr_staging_table *table; // the receiver's kernel may read it; or NULL
     void *state; // the scheme's own, made with malloc: freed with the send, after cancel
 
     unsigned char rts[]; // as long as `length`

@@ -12,6 +12,7 @@
 #include "fabrail/core/wait.h"
 #include "fabrail/ipc.h"
 #include "fabrail/job.h"
+#include "fabrail/staging/tables.h"
 #include "rndv/rail_put_send.h"
 
 #include <stdlib.h>
@@ -97,11 +98,19 @@ static bool tell_receiver(const struct fr_rndv_send *send, const struct fr_rndv_
 static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_place *place,
                             uint64_t ready)
 {
-    enum fr_status status = fr_rndv_ledger_advertise(&send->address, !send->remote,
-                                                     FR_SLOT_SIZES(send->bytes, send->length),
-                                                     ready, place, &send->index, &send->number);
+    struct fr_rndv_table table;
+    enum fr_status status = send->table != NULL ? fr_rndv_table_of(send, &table) : FR_OK;
+    if (status == FR_OK)
+        status = fr_rndv_ledger_advertise(&send->address, !send->remote,
+                                          FR_SLOT_SIZES(send->bytes, send->length), ready, place,
+                                          &send->index, &send->number);
     if (status != FR_OK)
         return status;
+    if (send->table != NULL) { // receivers load `ready` before they read the table
+        struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
+        slot->table = table;
+        atomic_store_explicit(&slot->ready, ready, memory_order_release);
+    }
     write_rts(send);
     send->entered = tell_receiver(send, place, ready, false);
     if (send->entered) {
@@ -134,6 +143,9 @@ static void dismantle(struct fr_rndv_send *send)
         send->scheme->cancel(send);
     fr_rndv_stage_close(send);
     fr_rndv_stage_end_aside(send);
+    if (send->table != NULL)
+        fr_staging_table_return(send->table);
+    send->table = NULL;
     free(send->state);
     send->state = NULL;
     fr_rndv_waiting_remove(send);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The layout of a sender's buffer as it travels with a message: levels of strides in a few words.
+// The layout of a sender's buffer as it travels with a message: levels of strides in a few words,
+// and where its table is, if it has one.
 #include "config.h"
 
 #include "fabrail/datatype.h"
 #include "fabrail/device/pack.h"
-#include "rndv/rndv_int.h"
+#include "fabrail/ipc.h"
+#include "fabrail/staging/tables.h"
+#include "rndv/send.h"
 
 #include <stdlib.h>
 
@@ -15,10 +18,10 @@ static bool is_wide(int64_t units)
 
 bool fr_rndv_strides_of(const struct fr_pack_shape *shape, struct fr_rndv_strides *strides)
 {
-    struct fr_rndv_strides found = {.unit = shape->align};
+    struct fr_rndv_strides found = {.unit = shape->align, .blocks = shape->blocks};
     int64_t unit = shape->align;
     uint64_t block = shape->period / shape->align;
-    bool fits = shape->blocks == 0 && block <= UINT32_MAX;
+    bool fits = block <= UINT32_MAX;
     for (uint32_t i = 0; i < shape->levels && fits; i++) {
         uint64_t count = i + 1 < shape->levels ? shape->level[i].count : 0;
         fits = !is_wide(shape->level[i].stride / unit) && count <= UINT32_MAX;
@@ -32,13 +35,40 @@ bool fr_rndv_strides_of(const struct fr_pack_shape *shape, struct fr_rndv_stride
     return fits;
 }
 
-void fr_rndv_strides_shape(const struct fr_rndv_strides *strides, struct fr_pack_shape *shape)
+enum fr_status fr_rndv_table_of(const struct fr_rndv_send *send, struct fr_rndv_table *table)
+{
+    const struct fr_pack_shape *shape = &fr_datatype_compiled_get(send->block.layout)->shape;
+    struct fr_device_range range;
+    *table = (struct fr_rndv_table){
+        .address = fr_staging_table_address(send->table),
+        .each = (uint32_t)shape->each.value,
+        .wide = shape->wide,
+        .unit_shift = shape->unit_shift,
+    };
+    const void *address = (const void *)(uintptr_t)table->address;
+    fr_device_classify(address, 1, &range);
+    enum fr_status status =
+        fr_ipc_export(&range, address, fr_pack_table_bytes(shape), &table->handle);
+    if (status == FR_OK && !fr_rndv_is_mapped_by(send->address.to, &table->handle, true))
+        status = FR_ERR_UNSUPPORTED;
+    return status;
+}
+
+void fr_rndv_strides_shape(const struct fr_rndv_strides *strides, const struct fr_rndv_table *table,
+                           struct fr_pack_shape *shape)
 {
     uint64_t unit = strides->unit;
     *shape = (struct fr_pack_shape){
         .period = strides->block * unit,
+        .blocks = strides->blocks,
         .align = strides->unit,
     };
+    if (strides->blocks > 0) {
+        shape->wide = table->wide;
+        shape->unit_shift = table->unit_shift;
+        if (table->each > 0)
+            shape->each = fr_device_pack_divisor(table->each);
+    }
     do {
         shape->level[shape->levels].stride = strides->stride[shape->levels] * (int64_t)unit;
         if (shape->levels < FR_ARRAY_LENGTH(strides->count))
@@ -46,32 +76,49 @@ void fr_rndv_strides_shape(const struct fr_rndv_strides *strides, struct fr_pack
     } while (shape->level[shape->levels++].count > 0);
 }
 
-// Makes the groups of one element: the two inner levels are one group, the third makes several.
-static enum fr_status make_layout(const struct fr_rndv_strides *strides, struct fr_layout *layout)
+// Returns the length of block `i` of a unit, which begins with packed byte `at`. Writes its offset.
+static size_t block_at(const struct fr_pack_shape *shape, const void *table, uint32_t i, size_t at,
+                       ptrdiff_t *offset)
 {
-    size_t unit = strides->unit, bytes = strides->block * unit, packed = bytes;
-    struct fr_datatype_group group = {.bytes = bytes, .n = {1, 1}};
-    unsigned level = 0;
-    for (; level < 2 && strides->count[level] > 0; level++) {
-        group.n[level] = strides->count[level];
-        group.stride[level] = strides->stride[level] * (ptrdiff_t)unit;
-        group.packed_stride[level] = packed;
-        packed *= group.n[level];
+    *offset = shape->blocks > 0 ? fr_pack_entry(shape, table, i) : 0;
+    if (i + 1 >= shape->blocks)
+        return shape->period - at;
+    return shape->each.value > 0
+               ? shape->each.value
+               : (size_t)fr_pack_entry(shape, table, (uint64_t)shape->blocks + i + 1) - at;
+}
+
+// Makes the groups of one element. Two inner levels are part of a group; the third, and the blocks
+// of a table, make several.
+static enum fr_status make_layout(const struct fr_pack_shape *shape, const void *table,
+                                  struct fr_layout *layout)
+{
+    unsigned inner = shape->levels - 1, in_group = inner < 2 ? inner : 2;
+    size_t blocks = shape->blocks > 0 ? shape->blocks : 1, packed = shape->period;
+    size_t third = inner > 2 ? shape->level[2].count : 1;
+    struct fr_datatype_group group = {.n = {1, 1}};
+    for (unsigned i = 0; i < in_group; i++) {
+        group.n[i] = shape->level[i].count;
+        group.stride[i] = shape->level[i].stride;
+        group.packed_stride[i] = packed;
+        packed *= group.n[i];
     }
-    bool is_third = level == 2 && strides->count[2] > 0;
-    size_t count = is_third ? strides->count[2] : 1;
-    struct fr_datatype_group *groups = malloc(count * sizeof(*groups));
+    struct fr_datatype_group *groups = reallocarray(NULL, third * blocks, sizeof(*groups));
     if (groups == NULL)
         return FR_ERR_NO_MEMORY;
-    for (size_t i = 0; i < count; i++) {
-        groups[i] = group;
-        groups[i].offset = (ptrdiff_t)i * strides->stride[2] * (ptrdiff_t)unit;
-        groups[i].packed = i * packed;
+    for (size_t i = 0; i < third; i++) {
+        size_t at = 0;
+        for (size_t b = 0; b < blocks; at += group.bytes, b++) {
+            group.bytes = block_at(shape, table, (uint32_t)b, at, &group.offset);
+            group.offset += inner > 2 ? (ptrdiff_t)i * shape->level[2].stride : 0;
+            group.packed = i * packed + at;
+            groups[i * blocks + b] = group;
+        }
     }
     *layout = (struct fr_layout){
-        .size_bytes = packed * count,
-        .extent = strides->stride[level + is_third] * (ptrdiff_t)unit,
-        .group_count = count,
+        .size_bytes = packed * third,
+        .extent = shape->level[inner].stride,
+        .group_count = third * blocks,
         .groups = groups,
     };
     return FR_OK;
@@ -99,13 +146,13 @@ static enum fr_status copy_piece(void *context, const struct fr_datatype_copy *p
     return copy->batch.status;
 }
 
-enum fr_status fr_rndv_strides_copy(const struct fr_rndv_strides *strides, uintptr_t source,
-                                    const struct fr_device_range *range, uintptr_t packed,
-                                    size_t bytes)
+enum fr_status fr_rndv_shape_copy(const struct fr_pack_shape *shape, const void *table,
+                                  uintptr_t source, const struct fr_device_range *range,
+                                  uintptr_t packed, size_t bytes)
 {
     struct fr_layout layout;
     struct strided_copy copy = {.source = source, .packed = packed, .range = range};
-    enum fr_status status = make_layout(strides, &layout);
+    enum fr_status status = make_layout(shape, table, &layout);
     if (status != FR_OK)
         return status;
     size_t count = (bytes + layout.size_bytes - 1) / layout.size_bytes;

@@ -5,7 +5,7 @@
 #include "fabrail/staging/fused.h"
 
 #include "fabrail/device/pack.h"
-#include "staging/tables.h"
+#include "fabrail/staging/tables.h"
 
 bool fr_staging_fuses(const struct fr_staging_view *view)
 {
@@ -35,10 +35,13 @@ bool fr_staging_fuse(const struct fr_staging_fused *fused, struct fr_device_batc
     const struct fr_staging_view *view = fused->view;
     const struct fr_layout *layout = view->blocks[0].layout;
     uintptr_t user = view->base + (uintptr_t)view->blocks[0].user_offset;
-    struct fr_device_packing packing = {.user = user, .packed = fused->source, .far = fused->far};
+    struct fr_device_packing packing = {
+        .user = user, .packed = fused->source, .far = fused->far, .far_table = fused->far_table};
     if (layout->contiguous) {
-        packing = (struct fr_device_packing){
-            .shape = fused->far, .user = fused->source, .packed = user + fused->first};
+        packing = (struct fr_device_packing){.shape = fused->far,
+                                             .table = fused->far_table,
+                                             .user = fused->source,
+                                             .packed = user + fused->first};
         return launch(fused, &packing, FR_TO_STAGE, batch);
     }
     const struct fr_datatype_compiled *compiled = fr_datatype_compiled_get(layout);

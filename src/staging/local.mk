@@ -9,9 +9,10 @@ libmodules_la_SOURCES += \
 	src/staging/packed.c \
 	include/fabrail/staging/packed.h \
 	include/fabrail/staging/path.h \
+	include/fabrail/staging/tables.h \
 	src/staging/view.c
 
 # Module staging: cached staging memory.
 libmodules_la_SOURCES += src/staging/device.c src/staging/pool.c src/staging/pinned_region.c \
-	src/staging/reserve.c src/staging/staging.c src/staging/tables.c src/staging/tables.h \
+	src/staging/reserve.c src/staging/staging.c src/staging/tables.c \
 	include/fabrail/staging.h src/staging/staging_int.h

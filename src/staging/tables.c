@@ -12,7 +12,7 @@
 
 #include "fabrail/core/hash.h"
 #include "fabrail/core/time.h"
-#include "staging/tables.h"
+#include "fabrail/staging/tables.h"
 
 #include <stdlib.h>
 

@@ -6,8 +6,8 @@
 
 #include "fabrail/device/pack.h"
 #include "fabrail/staging/packed.h"
+#include "fabrail/staging/tables.h"
 #include "staging/staging_int.h"
-#include "staging/tables.h"
 
 #include <stdlib.h>
 

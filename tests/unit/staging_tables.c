@@ -9,8 +9,8 @@
 #include "driver.h"
 #include "fabrail/core/time.h"
 #include "fabrail/device/pack.h"
+#include "fabrail/staging/tables.h"
 #include "inside/workspace_usage.h"
-#include "staging/tables.h"
 
 #include <pthread.h>
 

@@ -9,9 +9,10 @@
 // One copy. The view has one block, and the device of its range reaches the source.
 struct fr_staging_fused {
     const struct fr_staging_view *view;
-    const struct fr_pack_shape *far; // of the source, without a table; NULL: the source is packed
-    uintptr_t source;   // from which offsets of `far` count; else the address of byte `first`
-    size_t first, last; // packed bytes [first, last) are copied
+    const struct fr_pack_shape *far; // of the source; NULL: the source is packed
+    uintptr_t far_table; // that of `far`, in memory that the device reaches; 0: there is none
+    uintptr_t source;    // from which offsets of `far` count; else the address of byte `first`
+    size_t first, last;  // packed bytes [first, last) are copied
 };
 
 // Returns whether kernels can write a view's memory, whatever its datatype.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tables of datatypes in device memory. Inside of module staging.
-#ifndef FR_STAGING_TABLES_H
-#define FR_STAGING_TABLES_H
+// Tables of datatypes in device memory, which kernels of this process and of peers read.
+#ifndef FR_FABRAIL_STAGING_TABLES_H
+#define FR_FABRAIL_STAGING_TABLES_H
 
 #include "fabrail/datatype.h"
 
