@@ -217,14 +217,6 @@ FR_PUSH_FUNCTION uint64_t fr_pack_table_bytes(const struct fr_pack_shape *shape)
     return fr_pack_entries_bytes(shape) + (shape->each.value ? 0 : index + sizeof(uint32_t));
 }
 
-// Finds byte `rest` of a unit in a table of equal blocks. Returns its offset from the unit's.
-FR_PUSH_FUNCTION int64_t fr_pack_look(const struct fr_pack_shape *shape, const void *table,
-                                      uint32_t rest)
-{
-    uint32_t block = (uint32_t)((uint64_t)rest * shape->each.multiplier >> 31 >> shape->each.shift);
-    return fr_pack_entry(shape, table, block) + (rest - block * (uint32_t)shape->each.value);
-}
-
 // Finds byte `rest` of a unit in a table of blocks whose lengths differ.
 FR_PACK_APART int64_t fr_pack_search(const struct fr_pack_shape *shape, const void *table,
                                      uint64_t rest)
@@ -258,19 +250,39 @@ FR_PUSH_FUNCTION void fr_pack_places_nest(const struct fr_pack_walk *walk, uint3
     }
 }
 
+// All entries are loaded before the first is used.
 FR_PUSH_FUNCTION void fr_pack_places_equal(const struct fr_pack_shape *shape,
                                            const struct fr_pack_walk *walk, const void *table,
-                                           struct fr_pack_cursor *cursor, uint32_t count,
-                                           int64_t place[FR_PACK_LOADS])
+                                           uint32_t levels, struct fr_pack_cursor *cursor,
+                                           uint32_t count, int64_t place[FR_PACK_LOADS])
 {
+    uint32_t block[FR_PACK_LOADS];
+    int64_t entry[FR_PACK_LOADS];
     FR_PACK_UNROLL
     for (uint32_t j = 0; j < FR_PACK_LOADS; j++) {
         if (j < count) {
             uint32_t rest = walk->limit[0] - cursor->left[0];
-            place[j] = cursor->place + fr_pack_look(shape, table, rest);
-            fr_pack_advance(walk, shape->levels, cursor);
+            block[j] =
+                (uint32_t)((uint64_t)rest * shape->each.multiplier >> 31 >> shape->each.shift);
+            place[j] = cursor->place + (rest - block[j] * (uint32_t)shape->each.value);
+            fr_pack_advance(walk, levels, cursor);
         }
     }
+    if (shape->wide) {
+        FR_PACK_UNROLL
+        for (uint32_t j = 0; j < FR_PACK_LOADS; j++)
+            if (j < count)
+                entry[j] = ((const int64_t *)table)[block[j]];
+    } else {
+        FR_PACK_UNROLL
+        for (uint32_t j = 0; j < FR_PACK_LOADS; j++)
+            if (j < count)
+                entry[j] = ((const int32_t *)table)[block[j]];
+    }
+    FR_PACK_UNROLL
+    for (uint32_t j = 0; j < FR_PACK_LOADS; j++)
+        if (j < count)
+            place[j] += entry[j] * ((int64_t)1 << shape->unit_shift);
 }
 
 FR_PUSH_FUNCTION void fr_pack_places_unequal(const struct fr_pack_shape *shape,
@@ -294,11 +306,14 @@ FR_PUSH_FUNCTION void fr_pack_places(const struct fr_pack_shape *shape,
                                      struct fr_pack_cursor *cursor, uint32_t count,
                                      int64_t place[FR_PACK_LOADS])
 {
-    if (shape->each.value)
-        fr_pack_places_equal(shape, walk, table, cursor, count, place);
+    // The usual numbers of levels have code of their own.
+    if (shape->each.value && shape->levels == 1)
+        fr_pack_places_equal(shape, walk, table, 1, cursor, count, place);
+    else if (shape->each.value)
+        fr_pack_places_equal(shape, walk, table, shape->levels, cursor, count, place);
     else if (shape->blocks)
         fr_pack_places_unequal(shape, walk, table, cursor, count, place);
-    else if (shape->levels == 1) // one case for each number of levels
+    else if (shape->levels == 1)
         fr_pack_places_nest(walk, 1, cursor, count, place);
     else if (shape->levels == 2)
         fr_pack_places_nest(walk, 2, cursor, count, place);
