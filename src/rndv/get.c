@@ -476,38 +476,67 @@ static enum fr_status pack_by_copies(const struct fr_rndv_recv *recv)
     return status;
 }
 
-// Pulls the ready bytes by a kernel. If it cannot be launched, begins anew without it.
-static void pull_shaped(struct fr_rndv_recv *recv)
+// Begins one pull by a kernel, of the ready bytes. Notes whether the kernel was launched.
+static void start_shaped(const struct fr_rndv_recv *recv, struct fr_device_batch *batch)
+{
+    struct pull *pull = pull_of(recv);
+    bool started = pull->by_copies || (pull->fused ? start_fused(recv, limit_of(recv), batch)
+                                                   : start_packing(recv, batch));
+    pull->refused = pull->refused || !started;
+}
+
+// Notes the outcome of a pull by a kernel. If it was not launched, begins anew without it.
+static void end_shaped(struct fr_rndv_recv *recv, size_t last, enum fr_status status)
+{
+    struct pull *pull = pull_of(recv);
+    recv->status = status;
+    if (status == FR_OK && pull->by_copies) {
+        recv->status = pack_by_copies(recv);
+    } else if (status == FR_OK && pull->refused) {
+        recv->status = choose_target(pull, recv->view);
+        last = 0;
+    }
+    pull->done = last;
+    if (is_over(recv))
+        tell_sender(recv);
+}
+
+// Pulls the ready bytes of receives by kernels, a launch for each, and waits for all together. If
+// that fails, each is pulled alone.
+static void pull_shaped(struct fr_rndv_recv *const *recvs, size_t count)
 {
     struct fr_device_batch batch;
-    struct pull *pull = pull_of(recv);
-    size_t last = limit_of(recv);
-    if (pull->by_copies) {
-        recv->status = pack_by_copies(recv);
-        pull->done = pull->bytes;
-        return;
-    }
+    size_t last[FR_RNDV_AT_ONCE];
     fr_device_batch_begin(&batch);
-    bool started = pull->fused ? start_fused(recv, last, &batch) : start_packing(recv, &batch);
-    recv->status = fr_device_batch_finish(&batch);
-    pull->done = started ? last : 0;
-    pull->refused = !started;
-    if (!started && recv->status == FR_OK)
-        recv->status = choose_target(pull, recv->view);
+    for (size_t i = 0; i < count; i++) {
+        last[i] = limit_of(recvs[i]);
+        start_shaped(recvs[i], &batch);
+    }
+    enum fr_status status = fr_device_batch_finish(&batch);
+    for (size_t i = 0; i < count; i++) {
+        if (status != FR_OK && count > 1)
+            pull_shaped(&recvs[i], 1);
+        else
+            end_shaped(recvs[i], last[i], status);
+    }
 }
 
 bool fr_rndv_get_pull(struct fr_rndv_recv **recvs, size_t count)
 {
+    struct fr_rndv_recv *shaped[FR_RNDV_AT_ONCE];
+    size_t used = 0;
     bool over = true;
     for (size_t i = 0; i < count; i++) {
-        if (can_go_on(recvs[i])) {
-            if (is_shaped(pull_of(recvs[i])))
-                pull_shaped(recvs[i]);
-            else
-                pull_together(recvs, count, i);
-            if (is_over(recvs[i]))
-                tell_sender(recvs[i]);
-        }
+        if (is_shaped(pull_of(recvs[i])) && can_go_on(recvs[i]))
+            shaped[used++] = recvs[i];
+    }
+    if (used > 0)
+        pull_shaped(shaped, used);
+    for (size_t i = 0; i < count; i++) {
+        if (!is_shaped(pull_of(recvs[i])) && can_go_on(recvs[i]))
+            pull_together(recvs, count, i);
+        if (is_over(recvs[i]))
+            tell_sender(recvs[i]);
         over = over && is_over(recvs[i]);
     }
     return over;

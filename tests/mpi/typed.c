@@ -308,6 +308,64 @@ static void cross_contexts(void)
     destroy(other);
 }
 
+enum { BURST = 12, BURST_ROUNDS = 4, PART = ROOM / BURST };
+
+// Sends many messages at once, of datatypes with a table and without, so that one call of the
+// receiver pulls several.
+static void burst(const struct memory *memory, const struct elements *kinds, uint64_t seed)
+{
+    MPI_Request requests[BURST];
+    unsigned char *sent = allocate(ROOM), *want = allocate(ROOM), *found = allocate(ROOM);
+    check_fill(sent, ROOM, seed);
+    check_fill(want, ROOM, seed + 1);
+    memory_write(memory, 0, rank == 0 ? sent : want, ROOM);
+    for (int i = 0; i < BURST; i++) {
+        const struct elements *kind = &kinds[i % 3];
+        unsigned char *address = memory->address + (size_t)i * PART;
+        if (rank == 0)
+            MPI_Isend(address, kind->count, kind->type, 1, TAG + i, MPI_COMM_WORLD, &requests[i]);
+        else
+            MPI_Irecv(address, kind->count, kind->type, 0, TAG + i, MPI_COMM_WORLD, &requests[i]);
+        unsigned char *packed = allocate((size_t)kind->size * (size_t)kind->count);
+        pack(kind, sent + (size_t)i * PART, packed);
+        unpack(kind, packed, want + (size_t)i * PART);
+        free(packed);
+    }
+    MPI_Waitall(BURST, requests, MPI_STATUSES_IGNORE);
+    memory_read(memory, 0, found, ROOM);
+    for (size_t at = 0; at < ROOM; at++) {
+        if (found[at] != (rank == 0 ? sent : want)[at])
+            fail(seed, "a burst", at);
+    }
+    free(sent);
+    free(want);
+    free(found);
+}
+
+static void burst_all(void)
+{
+    int lengths[900], places[900];
+    struct elements kinds[3];
+    struct memory memory = memory_new(MEMORY_DEVICE, ROOM);
+    for (int i = 0, at = 0; i < 900; i++, at += lengths[i - 1] + 1 + i % 2) {
+        lengths[i] = 1 + i % 7;
+        places[i] = at;
+    }
+    MPI_Type_vector(1000, 1, 2, MPI_DOUBLE, &kinds[0].type);
+    MPI_Type_indexed(900, lengths, places, MPI_INT, &kinds[1].type);
+    MPI_Type_create_indexed_block(900, 3, places, MPI_SHORT, &kinds[2].type);
+    for (int i = 0; i < 3; i++) {
+        MPI_Type_commit(&kinds[i].type);
+        MPI_Type_size(kinds[i].type, &kinds[i].size);
+        kinds[i].count = 1 + i;
+    }
+    for (int i = 0; i < BURST_ROUNDS; i++)
+        burst(&memory, kinds, (uint64_t)i * 10);
+    for (int i = 0; i < 3; i++)
+        MPI_Type_free(&kinds[i].type);
+    memory_free(&memory);
+}
+
 int main(int argc, char **argv)
 {
     enum { MOST_THREADS = 8 };
@@ -318,6 +376,7 @@ int main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, count > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     memory_start(rank);
+    burst_all();
     for (int i = 1; i < count && i < MOST_THREADS; i++)
         pthread_create(&threads[i], NULL, run, (void *)(intptr_t)i);
     run((void *)0);

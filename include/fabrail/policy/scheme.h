@@ -22,7 +22,7 @@ struct fr_policy_message {
     bool in_clique;            // the receiver is on another host, in reach of multi-node NVLink
     bool by_fragments;         // the receiver takes messages in fragments
     bool one_piece;            // the bytes lie together in one allocation
-    size_t block_bytes;        // of equal blocks at regular strides, which a receiver reads; else 0
+    size_t block_bytes;        // of a block, on average, if the receiver can be told all; else 0
     bool must_leave;           // the bytes may change as soon as the call returns
     bool absolute;             // addresses stand in the datatype (MPI_BOTTOM)
     bool host_memory;          // the bytes are in host memory: MPI or rails move them
