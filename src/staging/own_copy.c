@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Copies between two buffers of the application on one device. One step makes a copy that has no
-// gaps on one of its sides, or the same ones on both. Any other is packed first, and then unpacked.
+// gaps on one of its sides, or the same ones on both. Any other is made by a kernel from one layout
+// into the other. Without kernels it is packed first, and then unpacked.
 #include "config.h"
 
 #include "fabrail/staging/own_copy.h"
 
-#include "fabrail/device/pack.h"
+#include "fabrail/staging/fused.h"
+#include "fabrail/staging/tables.h"
 #include "fabrail/staging/typed_copy.h"
 
 // Whether the device that moves the memory can use all of it.
@@ -60,6 +62,34 @@ static void copy_at_once(const struct fr_staging_view *from, const struct fr_sta
     copy_elements(to, FR_PATH_PEER, &copy->to, false, packing, batch);
 }
 
+// Starts a copy from one layout into another by one kernel. Returns whether it was launched.
+static bool fuse(const struct fr_staging_view *to, const struct fr_staging_own_copy *copy,
+                 struct fr_device_batch *batch)
+{
+    struct fr_staging_view_block block = {.count = copy->to.count, .layout = copy->to.layout};
+    struct fr_staging_view target = *to;
+    target.base = copy->to.address;
+    target.first = (ptrdiff_t)(to->base + (uintptr_t)to->first - target.base);
+    target.blocks = &block;
+    target.block_count = 1;
+    const struct fr_datatype_compiled *from = fr_datatype_compiled_get(copy->from.layout);
+    if (from == NULL || !fr_staging_fuses(&target))
+        return false;
+    struct fr_staging_fused fused = {
+        .view = &target, .far = &from->shape, .source = copy->from.address, .last = copy->bytes};
+    struct fr_staging_table *table = NULL;
+    if (from->table != NULL) {
+        table = fr_staging_table_borrow(from, to->range.device);
+        if (table == NULL)
+            return false;
+        fused.far_table = fr_staging_table_address(table);
+    }
+    bool launched = fr_staging_fuse(&fused, batch);
+    if (table != NULL)
+        fr_device_batch_hold(batch, fr_staging_table_return, table);
+    return launched;
+}
+
 // Memory for the packed bytes of copies that take two steps.
 struct packed {
     struct fr_staging_lease lease;
@@ -70,7 +100,7 @@ static enum fr_status borrow(const struct fr_staging_view *view, size_t bytes,
                              struct packed *packed)
 {
     packed->path = FR_PATH_PEER;
-    if (bytes == 0 || fr_staging_borrow_device(view->range.device, bytes, &packed->lease) == FR_OK)
+    if (fr_staging_borrow_device(view->range.device, bytes, &packed->lease) == FR_OK)
         return FR_OK;
     packed->path = FR_PATH_HOST;
     return fr_staging_borrow(bytes, &packed->lease);
@@ -94,6 +124,31 @@ static void copy_step(const struct fr_staging_view *view, const struct packed *p
     }
 }
 
+// Packs the bytes of those copies that take two steps, and unpacks them.
+static enum fr_status copy_in_two(const struct fr_staging_view *from,
+                                  const struct fr_staging_view *to,
+                                  const struct fr_staging_own_copy *copies, size_t count)
+{
+    struct packed packed = {.lease = {.address = NULL}};
+    struct fr_device_batch batch;
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += takes_one_step(&copies[i]) ? 0 : copies[i].bytes;
+    enum fr_status status = borrow(from, bytes, &packed);
+    if (status == FR_OK) {
+        fr_device_batch_begin(&batch);
+        copy_step(from, &packed, copies, count, FR_TO_STAGE, &batch);
+        status = fr_device_batch_finish(&batch);
+    }
+    if (status == FR_OK) {
+        fr_device_batch_begin(&batch);
+        copy_step(to, &packed, copies, count, FR_FROM_STAGE, &batch);
+        status = fr_device_batch_finish(&batch);
+    }
+    fr_staging_return(&packed.lease);
+    return status;
+}
+
 // Waits for what the application has begun with the bytes of either side. A batch does so for one
 // side of a copy alone.
 static enum fr_status sync_app_work(const struct fr_staging_view *view)
@@ -113,30 +168,20 @@ enum fr_status fr_staging_copy_own(const struct fr_staging_view *source,
         from->range.context = to->range.context;
     else
         to->range.context = from->range.context;
-    struct packed packed = {.lease = {.address = NULL}};
     struct fr_device_batch batch;
-    size_t bytes = 0;
-    for (size_t i = 0; i < count; i++)
-        bytes += takes_one_step(&copies[i]) ? 0 : copies[i].bytes;
-    enum fr_status status = borrow(from, bytes, &packed);
-    if (status == FR_OK)
-        status = sync_app_work(from);
+    bool are_two = false;
+    enum fr_status status = sync_app_work(from);
     if (status == FR_OK)
         status = sync_app_work(to);
-    if (status == FR_OK) {
-        fr_device_batch_begin(&batch);
-        for (size_t i = 0; i < count; i++) {
-            if (takes_one_step(&copies[i]))
-                copy_at_once(from, to, &copies[i], &batch);
-        }
-        copy_step(from, &packed, copies, count, FR_TO_STAGE, &batch);
-        status = fr_device_batch_finish(&batch);
+    if (status != FR_OK)
+        return status;
+    fr_device_batch_begin(&batch);
+    for (size_t i = 0; i < count; i++) {
+        if (takes_one_step(&copies[i]))
+            copy_at_once(from, to, &copies[i], &batch);
+        else
+            are_two = !fuse(to, &copies[i], &batch) || are_two;
     }
-    if (status == FR_OK && bytes > 0) {
-        fr_device_batch_begin(&batch);
-        copy_step(to, &packed, copies, count, FR_FROM_STAGE, &batch);
-        status = fr_device_batch_finish(&batch);
-    }
-    fr_staging_return(&packed.lease);
-    return status;
+    status = fr_device_batch_finish(&batch);
+    return status == FR_OK && are_two ? copy_in_two(from, to, copies, count) : status;
 }

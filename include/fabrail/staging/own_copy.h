@@ -23,8 +23,9 @@ struct fr_staging_own_copy {
 bool fr_staging_can_copy_own(const struct fr_staging_view *from, const struct fr_staging_view *to);
 
 // Makes all copies from the memory of one view to that of another, and waits. The two views pass
-// fr_staging_can_copy_own, and the bytes that are written overlap with no others. Data with gaps on
-// both sides go through workspace of the device, or through host memory where that is full.
+// fr_staging_can_copy_own, and the bytes that are written overlap with no others. Without kernels,
+// data with gaps on both sides go through workspace of the device, or through host memory where
+// that is full.
 FR_MUST_CHECK enum fr_status fr_staging_copy_own(const struct fr_staging_view *source,
                                                  const struct fr_staging_view *target,
                                                  const struct fr_staging_own_copy *copies,
