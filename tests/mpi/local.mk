@@ -45,6 +45,10 @@ fr_typed_sources = tests/mpi/typed.c tests/mpi/datatype_types.c tests/mpi/dataty
 fr_typed_programs = $(MPI_FLAVOURS:%=tests/mpi/typed-%)
 EXTRA_DIST += tests/mpi/typed.c
 CLEANFILES += $(fr_typed_programs)
+# A program that makes and frees very many datatypes.
+fr_many_types_programs = $(MPI_FLAVOURS:%=tests/mpi/many_types-%)
+EXTRA_DIST += tests/mpi/many_types.c
+CLEANFILES += $(fr_many_types_programs)
 # A program whose output is the same with and without the preload.
 fr_with_without_preload_sources = tests/mpi/with_without_preload.c tests/mpi/with_without_preload_types.c tests/mpi/with_without_preload_messages.c \
     tests/mpi/with_without_preload_collectives.c tests/mpi/with_without_preload_objects.c tests/mpi/with_without_preload_errors.c \
@@ -83,7 +87,7 @@ fr_mpicc_mpiabi = $(MPIABI_MPICC)
 if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
 check_DATA += $(fr_datatype_tests) $(fr_job_tests) $(fr_job_control_tests) $(fr_fabric_programs) \
-    $(fr_transparency_programs) $(fr_typed_programs) $(fr_with_without_preload_programs) $(fr_names_tests) \
+    $(fr_transparency_programs) $(fr_typed_programs) $(fr_many_types_programs) $(fr_with_without_preload_programs) $(fr_names_tests) \
     $(fr_report_programs) tests/mpi/libfryield.so $(fr_bounds_programs) $(fr_coll_multihost_programs) tests/mpi/libfrcount.so \
     tests/mpi/libfrshm.so $(MPI_FLAVOURS:%=tests/bench/job-%)
 $(fr_datatype_tests): tests/mpi/datatype_test-%: $(fr_datatype_sources) tests/mpi/datatype_test.h \
@@ -106,6 +110,9 @@ $(fr_transparency_programs): tests/mpi/transparency-%: $(fr_transparency_sources
     tests/mpi/transparency.h tests/programs/memory.h
 	$(fr_program)
 $(fr_typed_programs): tests/mpi/typed-%: $(fr_typed_sources) tests/programs/memory.c tests/mpi/datatype_types.h \
+    tests/programs/memory.h tests/unit/check.h
+	$(fr_program)
+$(fr_many_types_programs): tests/mpi/many_types-%: tests/mpi/many_types.c tests/programs/memory.c \
     tests/programs/memory.h tests/unit/check.h
 	$(fr_program)
 $(fr_with_without_preload_programs): tests/mpi/with_without_preload-%: $(fr_with_without_preload_sources) tests/programs/memory.c \
