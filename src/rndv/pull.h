@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Inside of module rndv: a receiver's pull out of a sender's memory (get.c), and where its bytes go
+// (pull_target.c).
+#ifndef FR_RNDV_PULL_H
+#define FR_RNDV_PULL_H
+
+#include "fabrail/device/shape.h"
+#include "rndv/rndv_int.h"
+
+// A pull that is under way.
+struct fr_rndv_pull {
+    size_t bytes; // bytes that there is room for
+    size_t done;
+    struct fr_ipc_mapping mapping;
+    struct fr_ipc_mapping table_mapping;
+    uintptr_t table; // of the sender's layout, as the pulling device sees it; 0: there is none
+    uintptr_t target;
+    bool native;                        // the pulling device is that of the target
+    bool direct;                        // the target is where the program wants the bytes
+    bool in_reach;                      // the pulling device can write the target as it is
+    bool fused;                         // a kernel copies from one layout to the other
+    bool refused;                       // such a kernel could not be launched
+    bool by_copies;                     // copies of the driver pack bytes with gaps
+    bool has_gaps;                      // the sender's layout has
+    bool told;                          // the sender knows the outcome
+    struct fr_staging_lease bounce;     // packed host memory
+    struct fr_rndv_pull *next;          // in the pool
+    struct fr_staging_view packed;      // a copy of the view with packed device memory of its own
+    struct fr_staging_view_block block; // the only block of `packed`
+    struct fr_pack_shape far;           // the sender's layout, if it has gaps
+};
+
+static inline struct fr_rndv_pull *fr_rndv_pull_of(const struct fr_rndv_recv *recv)
+{
+    return recv->state;
+}
+
+// Returns whether either side's layout has gaps that the pull itself deals with.
+static inline bool fr_rndv_pull_is_shaped(const struct fr_rndv_pull *pull)
+{
+    return pull->fused || pull->has_gaps;
+}
+
+// Chooses the target anew, once `refused` is set.
+FR_MUST_CHECK enum fr_status fr_rndv_pull_choose_target(struct fr_rndv_pull *pull,
+                                                        struct fr_staging_view *view);
+
+// Gives back all that the pull of a receive holds.
+void fr_rndv_pull_close(struct fr_rndv_recv *recv);
+
+#endif

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The target of a pull: the program's memory, packed memory of the device, or host memory.
+#include "config.h"
+
+#include "rndv/pull.h"
+
+#include "fabrail/device/pack.h"
+#include "fabrail/ipc.h"
+#include "fabrail/job.h"
+#include "fabrail/staging/fused.h"
+#include "fabrail/staging/packed.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Pulls that are not in use. A window of messages has as many at once as the library's allocator
+// does not keep at hand.
+enum { POOL_LIMIT = 2 * FR_RNDV_AT_ONCE };
+static struct fr_lock pool_lock = FR_LOCK_INIT;
+static struct fr_rndv_pull *pool FR_GUARDED_BY(pool_lock);
+static size_t pool_count FR_GUARDED_BY(pool_lock);
+
+static struct fr_rndv_pull *take_pull(void)
+{
+    fr_core_lock(&pool_lock);
+    struct fr_rndv_pull *pull = pool;
+    if (pull != NULL) {
+        pool = pull->next;
+        pool_count--;
+    }
+    fr_core_unlock(&pool_lock);
+    pull = pull != NULL ? pull : malloc(sizeof(*pull));
+    if (pull == NULL)
+        return NULL;
+    memset(pull, 0, offsetof(struct fr_rndv_pull, packed));
+    pull->packed.lease.address = NULL;
+    return pull;
+}
+
+static void give_pull(struct fr_rndv_pull *pull)
+{
+    fr_core_lock(&pool_lock);
+    bool keeps = pool_count < POOL_LIMIT;
+    if (keeps) {
+        pull->next = pool;
+        pool = pull;
+        pool_count++;
+    }
+    fr_core_unlock(&pool_lock);
+    if (!keeps)
+        free(pull);
+}
+
+static bool is_on_device(const struct fr_staging_view *view)
+{
+    return fr_device_owns(&view->range) && !view->absolute;
+}
+
+static bool borrow_packed(struct fr_rndv_pull *pull, const struct fr_staging_view *view)
+{
+    pull->packed = *view;
+    pull->packed.path = FR_PATH_PEER;
+    pull->packed.lease = (struct fr_staging_lease){.address = NULL};
+    pull->packed.nudge = 0;
+    pull->block = view->blocks[0];
+    pull->packed.blocks = &pull->block;
+    if (fr_staging_view_open(&pull->packed) == FR_OK)
+        return true;
+    pull->packed.lease = (struct fr_staging_lease){.address = NULL};
+    return false;
+}
+
+// Returns whether kernels can read all that the sender offers.
+static bool is_readable(const struct fr_rndv_pull *pull)
+{
+    return pull->mapping.direct && (pull->table == 0 || pull->table_mapping.direct);
+}
+
+// Has bytes of a sender whose layout has gaps packed into host memory: by a kernel, or by copies.
+static enum fr_status choose_bounce(struct fr_rndv_pull *pull, const struct fr_staging_view *view)
+{
+    if (is_on_device(view) && !fr_staging_is_staged(view))
+        return FR_ERR_UNSUPPORTED;
+    enum fr_status status =
+        pull->bounce.address == NULL ? fr_staging_borrow(pull->bytes, &pull->bounce) : FR_OK;
+    pull->by_copies = pull->refused || !is_readable(pull) ||
+                      !fr_device_reaches_host(pull->bounce.address) ||
+                      !fr_device_pack_is_possible(&pull->mapping.user);
+    pull->target = (uintptr_t)pull->bounce.address;
+    return status;
+}
+
+// Chooses where bytes without gaps go at first: the program's memory, packed device memory, or host
+// memory.
+static enum fr_status choose_plain(struct fr_rndv_pull *pull, struct fr_staging_view *view)
+{
+    if (is_on_device(view) && fr_staging_view_is_in_one_piece(view)) {
+        pull->direct = true;
+        pull->target = view->base + (uintptr_t)view->blocks[0].user_offset;
+        return FR_OK;
+    }
+    if (is_on_device(view) && borrow_packed(pull, view)) {
+        pull->target = pull->packed.stage_base;
+        return FR_OK;
+    }
+    if (fr_staging_is_packed(view)) {
+        pull->direct = !fr_staging_is_staged(view);
+        pull->target = fr_staging_given_room(view);
+        return FR_OK;
+    }
+    enum fr_status status = fr_staging_borrow(pull->bytes, &pull->bounce);
+    pull->target = (uintptr_t)pull->bounce.address;
+    return status;
+}
+
+// Returns whether the device that pulls can write the target.
+static bool is_target_in_reach(const struct fr_rndv_pull *pull)
+{
+    struct fr_device_range target;
+    int device = pull->mapping.user.device;
+    fr_device_classify((const void *)pull->target, 1, &target);
+    return !(target.caps & FR_DEVICE_LISTED) || target.device == device ||
+           fr_device_is_open_to(device, pull->target);
+}
+
+// Returns whether kernels where the view is can read the source. This process's own memory may
+// belong to another context of the device. Mapped memory is mapped where the view is.
+static bool is_same_device(const struct fr_rndv_pull *pull, const struct fr_staging_view *view)
+{
+    const struct fr_device_range *user = &pull->mapping.user;
+    bool shares = pull->mapping.entry != NULL || user->context == NULL ||
+                  user->context == view->range.context;
+    return shares && is_readable(pull) && user->device == view->range.device;
+}
+
+enum fr_status fr_rndv_pull_choose_target(struct fr_rndv_pull *pull, struct fr_staging_view *view)
+{
+    bool gaps = pull->has_gaps || !view->blocks[0].layout->contiguous;
+    pull->fused = gaps && !pull->refused && is_same_device(pull, view) && fr_staging_fuses(view);
+    pull->native = pull->in_reach = false;
+    if (pull->fused || pull->bytes == 0)
+        return FR_OK;
+    if (pull->has_gaps)
+        return choose_bounce(pull, view);
+    enum fr_status status = choose_plain(pull, view);
+    pull->native =
+        is_same_device(pull, view) &&
+        (pull->direct ? fr_device_owns(&view->range) : pull->packed.lease.address != NULL);
+    pull->in_reach = pull->native || (status == FR_OK && is_target_in_reach(pull));
+    return status;
+}
+
+// Maps the sender's memory, and the table of its layout. This process's own memory needs no
+// mapping, and copies run on its device.
+static enum fr_status map(struct fr_rndv_pull *pull, const struct fr_staging_view *view,
+                          const struct fr_rndv_incoming *incoming)
+{
+    struct fr_device_range user = view->range;
+    const struct fr_ipc_handle *handle = &incoming->place.handle;
+    if (fr_job_control_is_same(&handle->owner, fr_job_control_self()))
+        fr_device_classify((const void *)(uintptr_t)handle->base, 1, &user);
+    enum fr_status status = fr_ipc_pin_beyond(handle, &user, &pull->mapping);
+    if (status != FR_OK || pull->far.blocks == 0)
+        return status;
+    const struct fr_rndv_table *table = &incoming->slot->table;
+    status = fr_ipc_pin_beyond(&table->handle, &user, &pull->table_mapping);
+    if (status == FR_OK)
+        pull->table = fr_ipc_mapping_at(&pull->table_mapping, &table->handle, table->address);
+    return status;
+}
+
+static void release(struct fr_rndv_pull *pull)
+{
+    fr_ipc_unpin(&pull->mapping);
+    fr_ipc_unpin(&pull->table_mapping);
+    if (pull->packed.lease.address != NULL)
+        fr_staging_view_close(&pull->packed);
+    fr_staging_return(&pull->bounce);
+    give_pull(pull);
+}
+
+enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
+{
+    struct fr_staging_view *view = recv->view;
+    struct fr_rndv_pull *pull = take_pull();
+    if (pull == NULL)
+        return FR_ERR_NO_MEMORY;
+    size_t room = view->out_bytes;
+    pull->bytes = recv->incoming->bytes < room ? (size_t)recv->incoming->bytes : room;
+    const struct fr_rndv_place *place = &recv->incoming->place;
+    pull->has_gaps = place->strides.unit > 0;
+    pull->far.blocks = 0;
+    if (pull->has_gaps && recv->incoming->slot == NULL) { // the table would be in the ledger alone
+        give_pull(pull);
+        return FR_ERR_UNSUPPORTED;
+    }
+    if (pull->has_gaps)
+        fr_rndv_strides_shape(&place->strides, &recv->incoming->slot->table, &pull->far);
+    enum fr_status status = map(pull, view, recv->incoming);
+    if (status == FR_OK)
+        status = fr_rndv_pull_choose_target(pull, view);
+    if (status != FR_OK) {
+        release(pull);
+        return status;
+    }
+    recv->state = pull;
+    return FR_OK;
+}
+
+void fr_rndv_pull_close(struct fr_rndv_recv *recv)
+{
+    release(fr_rndv_pull_of(recv));
+    recv->state = NULL;
+}
