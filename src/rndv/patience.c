@@ -12,6 +12,7 @@ enum {
     BLOCKED_PATIENCE_NS = 10000000,
     LEAST_PATIENCE_NS = 1000000000,
     MOST_PATIENCE_DOUBLED = 2,
+    SHORT_BYTES = 4096, // no more than a send takes that waits; and only some hundreds are short
 };
 
 // Facts about each receiver. Two that share a place only make senders wait longer.
@@ -50,13 +51,21 @@ bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state
     return now - since >= wait_ns;
 }
 
+// Returns whether the message may have been cut off, so that nobody may ever come to it.
+static bool is_in_doubt(const struct fr_rndv_send *send)
+{
+    const struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
+    return atomic_load_explicit(&slot->word, memory_order_relaxed) & FR_SLOT_DOUBTED;
+}
+
 // A receiver that pulls will come to the message, unless it pulls other messages for long. A
 // receiver that does not pull may be where it pulls nothing while it waits for this process, and
 // not all such calls can be told of. It may also be in no call at all. So each time that a message
 // had to leave beyond the bound, the receiver gets more time.
 bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device)
 {
-    if (on_device || fr_staging_has_room(send->bytes))
+    if (on_device || send->bytes < SHORT_BYTES || fr_staging_has_room(send->bytes) ||
+        is_in_doubt(send))
         return false;
     unsigned place = place_of(send);
     int64_t now = fr_time_ns();

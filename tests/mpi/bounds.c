@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 // MPIs give MPI_STATUSES_IGNORE a small address, which gcc takes for an array that is too short.
@@ -518,6 +519,52 @@ static void run_local(void)
     free(requests);
 }
 
+// Lets the process have so little more address space that no message finds any, or as much as
+// before.
+static void starve(bool starves)
+{
+    static struct rlimit before;
+    long long kib = 0;
+    char line[256];
+    FILE *file = fopen("/proc/self/status", "r");
+    while (starves && file && fgets(line, sizeof(line), file) &&
+           sscanf(line, "VmSize: %lld", &kib) != 1)
+        continue;
+    if (file)
+        fclose(file);
+    if (starves)
+        getrlimit(RLIMIT_AS, &before);
+    struct rlimit limit = before;
+    if (starves)
+        limit.rlim_cur = (rlim_t)kib * 1024 + (rlim_t)bytes / 2;
+    must(setrlimit(RLIMIT_AS, &limit) == 0, "a limit is set", 0, 1);
+}
+
+// A message that must leave its buffer, and there is no memory for it. Both sides hear of that.
+static void run_starved(void)
+{
+    struct memory memory = make_mapped();
+    MPI_Datatype type;
+    MPI_Request request;
+    MPI_Type_indexed(2, (int[]){bytes / 2 - 1, bytes / 2}, (int[]){0, bytes / 2}, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (rank == 0)
+        MPI_Isend(memory.address, 1, type, 1, TAG, MPI_COMM_WORLD, &request);
+    if (rank == 0)
+        starve(true);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0)
+        starve(false);
+    int rc = rank == 0 ? MPI_Wait(&request, MPI_STATUS_IGNORE)
+                       : MPI_Recv(memory.address, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD,
+                                  MPI_STATUS_IGNORE);
+    must(rc != MPI_SUCCESS, "an error is told", 0, 1);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Type_free(&type);
+    memory_free(&memory);
+}
+
 // How rank 1 waits for rank 2, which waits for rank 0, whose sends rank 1 has yet to fetch.
 enum {
     BY_RECV,
@@ -765,7 +812,8 @@ int main(int argc, char **argv)
                  {"data", run_data},       {"pieces", run_pieces},
                  {"pool", run_pool},       {"truncates", run_truncates},
                  {"dies", run_dies},       {"asked", run_asked},
-                 {"own", run_own},         {"local", run_local}};
+                 {"own", run_own},         {"local", run_local},
+                 {"starved", run_starved}};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
