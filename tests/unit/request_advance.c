@@ -47,9 +47,8 @@ void fr_rndv_progress(const struct fr_device_range *user)
     (void)user;
 }
 
-size_t fr_request_receive_early(bool waits)
+size_t fr_request_receive_early(void)
 {
-    (void)waits;
     return 0;
 }
 
