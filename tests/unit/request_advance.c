@@ -4,7 +4,7 @@
 #include "config.h"
 
 #include "fabrail/job.h"
-#include "fabrail/request/schedule.h"
+#include "request/request_int.h"
 
 #include "check.h"
 
