@@ -116,6 +116,20 @@ int fr_job_rank_in(fr_word comm, int rank, uint64_t *id);
 // Costs a lookup.
 uint64_t fr_job_comm_name(fr_word comm);
 
+// Notes that the program promises to use only memory of some kinds on a communicator, as the value
+// of MPI's key has it. With `host_alone` none of them is a device's. Replaces an older promise.
+// Does nothing when memory runs out.
+void fr_job_comm_note_promise(fr_word comm, const char *kinds, bool host_alone);
+
+// Copies the promise of a communicator. Returns false where there is none, or no room.
+bool fr_job_comm_promise(fr_word comm, char *kinds, size_t room);
+
+// Whether host memory alone has been promised for any communicator so far.
+extern _Atomic bool fr_job_any_host_comms;
+
+// Returns whether it has been promised for this one.
+bool fr_job_comm_is_host(fr_word comm);
+
 // Returns the value that another module has attached to a communicator, NULL for none.
 void *fr_job_comm_value(fr_word comm);
 

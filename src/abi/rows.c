@@ -130,6 +130,8 @@ static signed char *field_of(struct fr_abi_row *row, char letter)
         return &row->position;
     case 'a':
         return &row->address;
+    case 'e':
+        return &row->info;
     default:
         return NULL;
     }

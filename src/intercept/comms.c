@@ -26,12 +26,15 @@ bool fr_intercept_call_comm_make(enum fr_fn fn, fr_word *args, int *result)
     *result = fr_abi_call(fn, args);
     if (*result != fr_abi_mpi.SUCCESS || !args[fr_abi_rows[fn].comm_made])
         return true;
-    uint64_t name = fr_job_name_next(fn, args);
-    if (fr_abi_rows[fn].request >= 0)
+    bool later = fr_abi_rows[fn].request >= 0, named = fr_job_comm() != fr_abi_mpi.COMM_NULL;
+    uint64_t name = named ? fr_job_name_next(fn, args) : 0;
+    fr_word made = fr_abi_handle_load((const void *)args[fr_abi_rows[fn].comm_made], 0);
+    if (named && later)
         *result = name_later(fn, args, name);
-    else
-        fr_job_name_give(fr_abi_handle_load((const void *)args[fr_abi_rows[fn].comm_made], 0),
-                         name);
+    else if (named)
+        fr_job_name_give(made, name);
+    if (!later && fr_abi_rows[fn].info >= 0)
+        fr_intercept_note_promise(made, fr_abi_handle(args[fr_abi_rows[fn].info]));
     return true;
 }
 

@@ -56,9 +56,11 @@ static bool is_host_buffer(fr_word word)
 bool fr_intercept_are_host_buffers(enum fr_fn fn, const fr_word *args)
 {
     const struct fr_intercept_entry *entry = &fr_intercept_entries[fn];
+    int comm = fr_abi_rows[fn].comm;
     for (unsigned i = 0; i < entry->buffer_count; i++) {
         if (!is_host_buffer(args[entry->buffers[i]]))
-            return false;
+            return fr_job_any_host_comms && comm >= 0 &&
+                   fr_job_comm_is_host(fr_abi_handle(args[comm]));
     }
     return true;
 }
@@ -93,13 +95,22 @@ static bool may_bring_rts(const struct fr_intercept_entry *entry, const fr_word 
            (entry->sends && sends_by_rndv(entry, registers, stack));
 }
 
+// Whether the program has promised host memory alone for the communicator of a call.
+static bool is_host_comm(const struct fr_intercept_entry *entry, const fr_word *registers,
+                         const fr_word *stack)
+{
+    int comm = fr_abi_rows[entry - fr_intercept_entries].comm;
+    return comm >= 0 &&
+           fr_job_comm_is_host(fr_abi_handle(fr_intercept_arg(registers, stack, (unsigned)comm)));
+}
+
 static __attribute__((noinline)) bool are_host_buffers(const struct fr_intercept_entry *entry,
                                                        const fr_word *registers,
                                                        const fr_word *stack)
 {
     for (unsigned i = 0; i < entry->buffer_count; i++) {
         if (!is_host_buffer(fr_intercept_arg(registers, stack, entry->buffers[i])))
-            return false;
+            return fr_job_any_host_comms && is_host_comm(entry, registers, stack);
     }
     return true;
 }
@@ -111,7 +122,8 @@ static bool needs_look(const struct fr_intercept_entry *entry, const fr_word *re
     case FR_CHECK_PROBE:
         return fr_intercept_rndv_is_enabled;
     case FR_CHECK_COMM_MAKE:
-        return fr_job_comm() != fr_abi_mpi.COMM_NULL &&
+        return (fr_job_comm() != fr_abi_mpi.COMM_NULL ||
+                fr_abi_rows[entry - fr_intercept_entries].info >= 0) &&
                !fr_abi_is_internal(caller_of(registers, stack));
     case FR_CHECK_RECEIVE:
         return (fr_intercept_rndv_is_enabled && may_bring_rts(entry, registers, stack)) ||

@@ -20,7 +20,9 @@ enum fr_intercept_check {
     FR_CHECK_RMA,          // all buffers and windows are host memory
     FR_CHECK_HOST_BUFFERS, // all buffers are host memory
     FR_CHECK_COMM_FREE,    // no request is tracked, and no message waits to be received
-    FR_CHECK_COMM_MAKE,    // communicators have no names, or the MPI library makes one for itself
+    // Communicators have no names and the call has no info, or the MPI library makes one for
+    // itself.
+    FR_CHECK_COMM_MAKE,
     FR_CHECK_NO_REQUESTS,  // no request is tracked
     FR_CHECK_NO_PENDING,   // no operation waits for a window or file
     FR_CHECK_NO_ACCESS,    // the same, and all windows are host memory

@@ -133,11 +133,22 @@ bool fr_intercept_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     return true;
 }
 
+// Whether Fabrail serves all memory of devices.
+static bool serves(void)
+{
+    return fr_abi_mpi.family && !fr_core_settings()->disable &&
+           (fr_core_settings()->paths & FR_PATH_BIT_HOST) && fr_device_is_installed();
+}
+
+bool fr_intercept_serves_cuda(void)
+{
+    return serves() || (fr_intercept_is_gpu_aware() && fr_device_is_installed());
+}
+
 bool fr_intercept_call_query(enum fr_fn fn, fr_word *args, int *result)
 {
     enum { MPICH_GPU_SUPPORT_CUDA = 0 };
-    bool served = fr_abi_mpi.family && !fr_core_settings()->disable &&
-                  (fr_core_settings()->paths & FR_PATH_BIT_HOST) && fr_device_is_installed();
+    bool served = serves();
     bool cuda = fn == FR_FN_MPIX_Query_cuda_support;
     if (cuda) {
         *result = served || (fr_abi_has(fn) && fr_abi_call(fn, NULL) == 1);

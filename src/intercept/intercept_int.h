@@ -37,6 +37,15 @@ bool fr_intercept_call_session_init(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_handler_make(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_handler_set(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_abort(enum fr_fn fn, fr_word *args, int *result);
+bool fr_intercept_call_get_info(enum fr_fn fn, fr_word *args, int *result);
+bool fr_intercept_call_comm_info(enum fr_fn fn, fr_word *args, int *result);
+
+// Returns whether programs may hand memory of CUDA devices to MPI, by Fabrail or without it.
+bool fr_intercept_serves_cuda(void);
+
+// Notes what a program promises of the memory that it will hand to a communicator, by the info that
+// it is made with.
+void fr_intercept_note_promise(fr_word comm, fr_word info);
 
 // Returns whether no buffer argument can be device memory, by a few compares.
 bool fr_intercept_are_host_buffers(enum fr_fn fn, const fr_word *args);

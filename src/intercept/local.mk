@@ -21,6 +21,7 @@ libmodules_la_SOURCES += \
 	src/intercept/guard.h \
 	src/intercept/hooks.c \
 	src/intercept/lookup.c \
+	src/intercept/memory_kinds.c \
 	src/intercept/message.c \
 	src/intercept/intercept_int.h src/intercept/message.h src/intercept/stub.h \
 	src/intercept/neighbours.c \

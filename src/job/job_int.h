@@ -43,6 +43,8 @@ struct fr_job_remembered {
     _Atomic uint64_t children;    // communicators that all its processes made of it
     struct fr_job_tally *tallies; // communicators that some of its processes made of it
     struct ranks *_Atomic ranks;  // NULL until somebody asks
+    char *promise;                // kinds of memory, NULL for none; under the lock of ranks.c
+    atomic_bool is_host;          // host memory alone is promised
     void *value;                  // another module's (fr_job_comm_keep)
     void (*destroy)(void *value);
 };

@@ -8,6 +8,7 @@
 #include "job/job_int.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct ranks {
     uint64_t id; // tells the communicator from others of this process
@@ -60,6 +61,7 @@ static int forget(fr_word comm, int keyval, void *value, void *extra)
     if (remembered->value)
         remembered->destroy(remembered->value);
     fr_job_tallies_free(&remembered->tallies);
+    free(remembered->promise);
     free(atomic_load_explicit(&remembered->ranks, memory_order_acquire));
     free(remembered);
     return fr_abi_mpi.SUCCESS;
@@ -116,6 +118,53 @@ struct fr_job_remembered *fr_job_remember(fr_word comm, uint64_t name)
     leave(remembered);
     free(remembered);
     return NULL;
+}
+
+static struct fr_lock lock = FR_LOCK_INIT; // of those who remember more than a name
+
+// As fr_job_recall, and begins to remember where nothing is.
+static struct fr_job_remembered *have(fr_word comm) FR_REQUIRES(lock)
+{
+    struct fr_job_remembered *remembered = fr_job_recall(comm);
+    return remembered ? remembered : fr_job_remember(comm, 0);
+}
+
+_Atomic bool fr_job_any_host_comms;
+
+void fr_job_comm_note_promise(fr_word comm, const char *kinds, bool host_alone)
+{
+    char *copy = strdup(kinds);
+    if (!copy)
+        return;
+    fr_core_lock(&lock);
+    struct fr_job_remembered *remembered = have(comm);
+    if (remembered) {
+        char *older = remembered->promise;
+        remembered->promise = copy;
+        copy = older;
+        atomic_store(&remembered->is_host, host_alone);
+    }
+    if (remembered && host_alone)
+        atomic_store(&fr_job_any_host_comms, true);
+    fr_core_unlock(&lock);
+    free(copy);
+}
+
+bool fr_job_comm_promise(fr_word comm, char *kinds, size_t room)
+{
+    fr_core_lock(&lock);
+    const struct fr_job_remembered *remembered = fr_job_recall(comm);
+    bool fits = remembered && remembered->promise && strlen(remembered->promise) < room;
+    if (fits)
+        strcpy(kinds, remembered->promise);
+    fr_core_unlock(&lock);
+    return fits;
+}
+
+bool fr_job_comm_is_host(fr_word comm)
+{
+    const struct fr_job_remembered *remembered = fr_job_recall(comm);
+    return remembered && atomic_load_explicit(&remembered->is_host, memory_order_relaxed);
 }
 
 void *fr_job_comm_value(fr_word comm)
@@ -192,12 +241,9 @@ static struct ranks *make(fr_word comm)
 // what others have got. The MPI calls made here wait for nobody.
 static struct ranks *find_out(fr_word comm)
 {
-    static struct fr_lock lock = FR_LOCK_INIT;
     struct ranks *ranks = NULL;
     fr_core_lock(&lock);
-    struct fr_job_remembered *remembered = fr_job_recall(comm);
-    if (!remembered)
-        remembered = fr_job_remember(comm, 0);
+    struct fr_job_remembered *remembered = have(comm);
     if (remembered)
         ranks = atomic_load_explicit(&remembered->ranks, memory_order_acquire);
     if (remembered && !ranks) {

@@ -140,6 +140,18 @@ tests/mpi/libfryield.so: tests/mpi/yield.c
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(sim_compile) -o $@ $(srcdir)/tests/mpi/yield.c -ldl
 endif
 
+# Kinds of memory by info, and their test.
+fr_kinds_programs = $(MPI_FLAVOURS:%=tests/mpi/memory_kinds-%)
+EXTRA_DIST += tests/mpi/memory_kinds.test tests/mpi/memory_kinds.c
+CLEANFILES += $(fr_kinds_programs)
+if !CROSS_COMPILING
+TESTS += tests/mpi/memory_kinds.test
+check_DATA += $(fr_kinds_programs)
+$(fr_kinds_programs): tests/mpi/memory_kinds-%: tests/mpi/memory_kinds.c tests/programs/memory.c \
+    tests/programs/memory.h
+	$(fr_program_cc) $(filter %.c,$^) -ldl -lpthread
+endif
+
 # A program with races between a GPU and MPI (FABRAIL_SYNC), and its test.
 fr_races_programs = $(MPI_FLAVOURS:%=tests/mpi/races-%)
 EXTRA_DIST += tests/mpi/races.test tests/mpi/races.c tests/mpi/hides.c

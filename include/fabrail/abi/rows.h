@@ -87,6 +87,7 @@ struct fr_abi_row {
     signed char size;        // bytes of a raw buffer
     signed char position;    // pointer to the position in a raw buffer
     signed char address;     // address or value that MPI keeps
+    signed char info;        // an info, or pointer to the one that the call makes
 };
 extern struct fr_abi_row fr_abi_rows[FR_FN_COUNT]; // written by fr_abi_rows_fill alone
 
