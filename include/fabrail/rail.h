@@ -175,7 +175,7 @@ struct fr_rail_counters {
     uint64_t read_bytes, written_bytes; // bytes that have arrived
     uint64_t device_bytes;              // the part of read_bytes that went into device memory
     uint64_t stripes;                   // stripes sent
-    uint64_t again;                     // stripes taken over from other rails or sent again
+    uint64_t again, again_bytes;        // stripes taken over from other rails or sent again
     uint64_t errors;                    // lost links, and failed calls and stripes
     uint64_t busy_ns;                   // time with something on its way
     uint64_t bytes_per_s;               // estimated speed

@@ -16,8 +16,9 @@ enum {
     PARK_NS = 50000000,  // of silence, from which on a link is not counted on
     PARK_FINISHES = 8,   // times what its load was expected to take
     STALL_FINISHES = 16,
-    TELL_S = 10,         // between two words on a transfer that does not move
-    RETRY_DOUBLINGS = 6, // of the time until a lost link or rail is tried again
+    SETTLE_NS = 100000000, // that a NIC has had a link again, before it is used
+    TELL_S = 10,           // between two words on a transfer that does not move
+    RETRY_DOUBLINGS = 6,   // of the time until a lost link or rail is tried again
 };
 
 #define SECOND_NS 1000000000ull
@@ -33,15 +34,23 @@ static uint64_t retry_at(const struct fr_rail *rail, unsigned losses)
     return rail->rails->real_ns + (rail->rails->options.retry_ns << doublings);
 }
 
+// Whether a NIC has had a link for a moment.
+static bool is_plugged(const struct fr_rail *rail)
+{
+    return !rail->unplugged && rail->rails->real_ns - rail->plugged_ns >= SETTLE_NS;
+}
+
 void fr_rail_retry_links(struct fr_rails *rails, struct fr_rail_peer *peer)
 {
     for (unsigned i = 0; i < rails->count; i++) {
         struct fr_rail_link *link = &peer->links[i];
-        if (!link->lost || !link->inserted || link->sent > 0 || rails->real_ns < link->retry_ns)
+        bool is_due =
+            link->unplugged ? is_plugged(&rails->rails[i]) : rails->real_ns >= link->retry_ns;
+        if (!link->lost || !link->inserted || link->sent > 0 || !is_due)
             continue;
         fr_debug("rail %u on %s: trying the link to process %u again", i, rails->rails[i].name,
                  peer->number);
-        link->lost = link->parked = false;
+        link->lost = link->parked = link->unplugged = false;
         link->probed = 0;
         peer->lost &= (uint16_t) ~(1u << i);
     }
@@ -233,6 +242,31 @@ static uint64_t most_of(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+static bool is_other_alive(const struct fr_rails *rails, const struct fr_rail_peer *peer,
+                           unsigned but)
+{
+    for (unsigned i = 0; i < rails->count; i++) {
+        if (i != but && !rails->rails[i].unplugged &&
+            fr_rail_link_is_alive(&rails->rails[i], &peer->links[i]))
+            return true;
+    }
+    return false;
+}
+
+// Looks whether a NIC in use has a link.
+static void check_carrier(struct fr_rail *rail)
+{
+    bool was = rail->unplugged;
+    if (!was && fr_list_is_empty(&rail->sent) && fr_list_is_empty(&rail->planned))
+        return;
+    rail->unplugged = !fr_rail_has_link(rail->name);
+    if (!was || rail->unplugged)
+        return;
+    rail->plugged_ns = rail->rails->real_ns;
+    if (rail->out)
+        rail->retry_ns = rail->plugged_ns + SETTLE_NS;
+}
+
 static void check_link(struct fr_rail *rail, const struct fr_rail_stripe *oldest)
 {
     struct fr_rails *rails = rail->rails;
@@ -246,6 +280,12 @@ static void check_link(struct fr_rail *rail, const struct fr_rail_stripe *oldest
     unsigned probes = (unsigned)__builtin_popcount(link->probed);
     if (link->lost) { // by an error, which does not end all that is on its way
         rail->draining = rail->draining || silent >= limit;
+        return;
+    }
+    if (rail->unplugged && is_other_alive(rails, peer, rail->index)) {
+        rail->draining = rail->draining || link->sent > 0;
+        fr_rail_link_lost(rail, peer, fr_rail_loss_level(oldest->transfer), "the NIC has no link");
+        link->unplugged = true;
         return;
     }
     if (silent < limit / 2 * (1 + probes))
@@ -306,6 +346,7 @@ static void check_flush(struct fr_rail *rail)
 static void check_rail(struct fr_rail *rail)
 {
     struct fr_list *at = rail->sent.next;
+    check_carrier(rail);
     for (; at != &rail->sent; at = at->next)
         check_link(rail, FR_LIST_ENTRY(at, struct fr_rail_stripe, entry));
     check_planned(rail);

@@ -149,6 +149,7 @@ static bool plan_again(struct fr_rail_transfer *transfer, const struct choice *c
         fr_list_remove(&old->entry);
     }
     choice->rails[rail]->again++;
+    choice->rails[rail]->again_bytes += bytes;
     plan_stripe(transfer, choice->rails[rail], stripe, at, bytes);
     return true;
 }

@@ -65,7 +65,10 @@ struct fr_rail {
     unsigned losses;    // links lost in a row by its fault, without a success between
     unsigned lost_peer; // peer of the last of these
     uint64_t retry_ns;  // when a rail that is out is tried again, in real time
-    uint64_t read_bytes, written_bytes, device_bytes, stripes_sent, again, errors;
+    // The NIC has no link, or has had one only since `plugged_ns`, in real time.
+    bool unplugged;
+    uint64_t plugged_ns;
+    uint64_t read_bytes, written_bytes, device_bytes, stripes_sent, again, again_bytes, errors;
     _Atomic uint64_t registered_bytes;
     // State of flushes. Reads are numbered, and one is on its way at a time. A new request needs
     // the next read that is sent.
@@ -93,6 +96,7 @@ struct fr_rail_link {
     bool paired;       // there is a rail of the peer
     bool inserted;     // `addr` is known
     bool lost;
+    bool unplugged;  // lost since the NIC has no link
     uint16_t probed; // links that were probed to see whether the peer is there, one bit each
     // Silent for now. It gets nothing more until something arrives or nothing is left to arrive,
     // and its stripes do not count in the rail's load.

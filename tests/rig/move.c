@@ -8,6 +8,9 @@
 //     --window=N         as N reads at once (1)
 //     --write            writes it in place of reading; the owner checks
 //     --at=BYTES,COMMAND runs COMMAND when so much has arrived
+//     --cut=RAIL,BYTES,MS  takes the link of a rail down when so much has arrived, up again after
+//     MS,
+//                          and ends when bytes have come by it again
 //     --expect=error     that the last transfer fails is right, that it succeeds is wrong
 //
 // Prints a line a rail, "rail INDEX NAME bytes BYTES share PERCENT again N errors N", and at the
@@ -20,9 +23,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -38,7 +45,16 @@ static struct {
     bool write, expect_error;
     size_t at;
     const char *command;
+    bool cuts;
+    unsigned cut_rail, back_ms;
 } options = {.times = 1, .window = 1};
+
+// A rail whose link is cut and comes back, and when that had which effect.
+static struct {
+    enum { WHOLE, CUT, AGAIN, UP, BACK } state;
+    double cut, again, up, back;
+    uint64_t bytes; // that the rail had moved when its link came back
+} loss;
 
 static double seconds(void)
 {
@@ -173,6 +189,56 @@ static void run_command(const struct fr_rails *rails)
     options.command = NULL;
 }
 
+// Sets the link of a rail of this host up or down, at once.
+static void set_link(const char *name, bool up)
+{
+    struct ifreq request = {.ifr_flags = 0};
+    int handle = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    strncpy(request.ifr_name, name, sizeof(request.ifr_name) - 1);
+    bool good = ioctl(handle, SIOCGIFFLAGS, &request) == 0;
+    request.ifr_flags = (short)(up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP);
+    good = good && ioctl(handle, SIOCSIFFLAGS, &request) == 0;
+    CHECK(good, "%s: %s", name, strerror(errno));
+    close(handle);
+}
+
+static uint64_t again_bytes(const struct fr_rails *rails)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < fr_rail_count(rails); i++) {
+        struct fr_rail_counters counters;
+        fr_rail_counters(rails, i, &counters);
+        sum += counters.again_bytes;
+    }
+    return sum;
+}
+
+// Cuts the link of the rail when so much has been moved, and looks what becomes of it.
+static void watch_loss(const struct fr_rails *rails)
+{
+    struct fr_rail_counters own;
+    if (!options.cuts || loss.state == BACK)
+        return;
+    fr_rail_counters(rails, options.cut_rail, &own);
+    uint64_t moved = own.read_bytes + own.written_bytes;
+    if (loss.state == WHOLE && moved_bytes(rails) >= options.at) {
+        set_link(own.name, false);
+        loss.cut = seconds();
+        loss.state = CUT;
+    } else if (loss.state == CUT && again_bytes(rails) > 0) {
+        loss.again = seconds();
+        loss.state = AGAIN;
+    } else if (loss.state == AGAIN && seconds() - loss.cut > options.back_ms * 1e-3) {
+        set_link(own.name, true);
+        loss.up = seconds();
+        loss.bytes = moved;
+        loss.state = UP;
+    } else if (loss.state == UP && moved > loss.bytes) {
+        loss.back = seconds();
+        loss.state = BACK;
+    }
+}
+
 static enum fr_status wait_for(struct fr_rails *rails, struct fr_rail_transfer *transfer)
 {
     enum fr_status status = FR_OK;
@@ -180,6 +246,7 @@ static enum fr_status wait_for(struct fr_rails *rails, struct fr_rail_transfer *
     while (!fr_rail_test(transfer, &status)) {
         fr_rail_poll(rails);
         run_command(rails);
+        watch_loss(rails);
         if (seconds() > until) {
             CHECK(false, "no end within %d s", PATIENCE_S);
             _exit(CHECK_FAIL);
@@ -237,7 +304,7 @@ static int move(void)
     struct fr_rail_region *region = register_memory(rails);
     meet(rails, "reader", "owner", 1);
     size_t key_bytes = wait_to_hear(rails, "key", key, sizeof(key));
-    for (unsigned i = 0; status == FR_OK && i < options.times; i++) {
+    for (unsigned i = 0; status == FR_OK && i < options.times && loss.state != BACK; i++) {
         if (options.write)
             check_fill(memory, bytes, seed);
         else
@@ -251,7 +318,12 @@ static int move(void)
     }
     CHECK((status == FR_OK) != options.expect_error, "%s", fr_core_status_text(status));
     print_rails(rails);
-    double all = (double)bytes * options.times;
+    if (loss.state == BACK)
+        printf("cut of rail %u: sent again after %.1f ms, %llu bytes, back after %.1f ms\n",
+               options.cut_rail, (loss.again - loss.cut) * 1e3,
+               (unsigned long long)again_bytes(rails), (loss.back - loss.up) * 1e3);
+    CHECK(!options.cuts || loss.state == BACK, "the rail has not come back");
+    double all = (double)moved_bytes(rails);
     printf("moved %.0f in %.3f s: %.3f GB/s, %.3f Gbit/s, CPU %.3f s\n", all, took,
            all / took * 1e-9, all * 8 / took * 1e-9, cpu);
     say("end", &seed, sizeof(seed));
@@ -271,6 +343,11 @@ static bool take_option(const char *argument)
         return options.write = true;
     if (strcmp(argument, "--expect=error") == 0)
         return options.expect_error = true;
+    if (sscanf(argument, "--cut=%u,%31[^,],%u", &options.cut_rail, number, &options.back_ms) == 3) {
+        options.cuts = fr_core_bytes_parse(number, &at);
+        options.at = at;
+        return options.cuts;
+    }
     if (sscanf(argument, "--at=%31[^,],", number) != 1 || !fr_core_bytes_parse(number, &at))
         return false;
     options.at = at;
