@@ -35,9 +35,17 @@ EXTRA_DIST += contrib/rpm/build contrib/rpm/fabrail.spec contrib/conda/meta.yaml
     contrib/easybuild/fabrail-0.1.0-GCCcore-13.2.0.eb contrib/container/Dockerfile \
     contrib/container/fabrail.def contrib/wheel/build contrib/wheel/pyproject.toml contrib/wheel/setup.py \
     contrib/wheel/fabrail/__init__.py contrib/wheel/fabrail/__main__.py
-EXTRA_DIST += contrib/README.md contrib/deb contrib/pkgconfig/fabrail.pc.in \
+# The plugin. Slurm's own functions are there when it is loaded.
+if HAVE_SPANK
+pkglib_LTLIBRARIES = contrib/slurm/spank_fabrail.la
+contrib_slurm_spank_fabrail_la_SOURCES = contrib/slurm/spank_fabrail.c
+contrib_slurm_spank_fabrail_la_CPPFLAGS = -DFR_LIBRARY='"$(libdir)/libfabrail.so"'
+contrib_slurm_spank_fabrail_la_CFLAGS = $(WARN_CFLAGS)
+contrib_slurm_spank_fabrail_la_LDFLAGS = -module -avoid-version -shared
+endif
+EXTRA_DIST += contrib/slurm/spank_fabrail.c contrib/README.md contrib/deb contrib/pkgconfig/fabrail.pc.in \
     $(nodist_slurm_SCRIPTS:%=%.in) $(fr_lmod_files:%=%.in) $(fr_tcl_files:%=%.in) contrib/spack/repo.yaml \
     contrib/spack/packages/fabrail/package.py debian/changelog debian/control debian/copyright \
     debian/fabrail.install debian/fabrail-programs-mpich.install debian/fabrail-programs-openmpi.install \
-    debian/rules debian/source/format
+    debian/not-installed debian/rules debian/source/format
 CLEANFILES += $(nodist_slurm_SCRIPTS) contrib/pkgconfig/fabrail.pc $(fr_lmod_files) $(fr_tcl_files)

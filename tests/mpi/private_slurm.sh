@@ -65,6 +65,10 @@ END
     *' '2[012].*) ;;
     *) echo 'CgroupPlugin=disabled' >"$work/cgroup.conf" ;;
     esac
+    echo "PlugStackConfig=$work/plugstack.conf" >>"$work/slurm.conf"
+    plugin=$(cd "$top_builddir" && pwd)/contrib/slurm/.libs/spank_fabrail.so
+    [ -e "$plugin" ] || plugin=
+    echo "${plugin:+optional $plugin library=$(cd "$top_builddir" && pwd)/.libs/libfabrail.so}" >"$work/plugstack.conf"
     export SLURM_CONF=$work/slurm.conf
 }
 
