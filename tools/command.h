@@ -21,12 +21,13 @@ struct fr_tool_option {
     const char *name;     // the long form, without dashes
     int code;             // what fr_tool_next returns: its letter, or from FR_TOOL_NO_LETTER on
     const char *argument; // what --help calls the argument, NULL for an option without
-    const char *values;   // for completion: words, FR_TOOL_FILES, FR_TOOL_FOLDERS, or NULL
+    const char *values;   // for completion: words, one of the three below, or NULL
     const char *help;     // some words, without a full stop
 };
 enum { FR_TOOL_NO_LETTER = 256 };
-#define FR_TOOL_FILES   "@files"
-#define FR_TOOL_FOLDERS "@folders"
+#define FR_TOOL_FILES    "@files"
+#define FR_TOOL_FOLDERS  "@folders"
+#define FR_TOOL_SETTINGS "@settings" // name=value
 
 struct fr_tool_command {
     const char *name;
@@ -73,10 +74,14 @@ void fr_tool_begin(const struct fr_tool_command *command, const char *name);
 void fr_tool_print_help(const struct fr_tool_command *command);
 void fr_tool_print_version(void);
 
-// The manual page's part on the subcommands, as roff, and completion for bash. The table ends with
-// a row without a name.
+// The manual page's part on the subcommands, as roff. The table ends with a row without a name.
 void fr_tool_write_manual(FILE *out, const struct fr_tool_command *commands);
-void fr_tool_write_completion(FILE *out, const struct fr_tool_command *commands);
+
+// Writes the completion script of a shell. Returns false for a shell that there is none for.
+bool fr_tool_write_completion(FILE *out, const char *shell);
+// Answers such a script, on standard output: the words behind `fabrail`, the last of which is to be
+// completed.
+void fr_tool_complete(const struct fr_tool_command *commands, int count, char **words);
 
 // The subcommands, and their options.
 int fabrail_report(int argc, char **argv);

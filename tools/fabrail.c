@@ -85,9 +85,11 @@ static void print_commands(void)
          "Lets MPI programs pass GPU pointers to any MPI.\n");
     for (const struct fr_tool_command *c = commands; c->name != NULL; c++)
         printf("  %-10s %s\n", c->name, c->summary);
-    puts("\nfabrail COMMAND --help names the options of one; the manual page, fabrail(1), says "
-         "more.\n"
-         "fabrail --completion prints what bash sources to complete them all.");
+    puts(
+        "\nfabrail COMMAND --help names the options of one; the manual page, fabrail(1), says "
+        "more.\n"
+        "fabrail --completion prints what bash sources to complete them all, --completion=zsh and\n"
+        "--completion=fish what those do.");
 }
 
 static int run(const struct fr_tool_command *command, int argc, char **argv, char *name)
@@ -132,9 +134,12 @@ static int run_none(const char *argument, int argc, char **argv)
         fr_tool_print_version();
     else if (strcmp(argument, "--manual") == 0) // for the build
         fr_tool_write_manual(stdout, commands);
+    else if (strcmp(argument, "--complete") == 0) // for the scripts of shells
+        fr_tool_complete(commands, argc, argv);
     else if (strcmp(argument, "--completion") == 0)
-        fr_tool_write_completion(stdout, commands);
-    else
+        (void)fr_tool_write_completion(stdout, "bash");
+    else if (strncmp(argument, "--completion=", 13) != 0 ||
+             !fr_tool_write_completion(stdout, argument + 13))
         return fr_tool_misuse("\"%s\" is no command", argument);
     return fflush(stdout) == 0 && !ferror(stdout) ? status : EXIT_FAILURE;
 }

@@ -1,6 +1,6 @@
 # The command that is installed, with its subcommands.
 bin_PROGRAMS += tools/fabrail
-tools_fabrail_SOURCES = tools/fabrail.c tools/command.c tools/command.h tools/manual.c \
+tools_fabrail_SOURCES = tools/fabrail.c tools/command.c tools/command.h tools/manual.c tools/completion.c \
     tools/child.c tools/child.h tools/elf_file.c tools/elf_file.h tools/launch.c tools/launch.h tools/preload.c tools/preload.h \
     tools/compose.c tools/pairing.c tools/pairing.h tools/run.c tools/json_write.c tools/json_write.h tools/info.c tools/info.h \
     tools/bench.c tools/figures.c tools/figures.h tools/plot.c \
@@ -41,11 +41,19 @@ tools/report_assets.h: tools/report.css tools/report.js Makefile
 uninstall-hook:
 	rm -rf '$(DESTDIR)$(pkglibexecdir)' '$(DESTDIR)$(pkgdatadir)/modulefiles'
 
-# Completion for bash, which loads it by the command's name.
+# Completion for shells, which load it by the command's name.
 if !CROSS_COMPILING
 bashcompletiondir = $(datadir)/bash-completion/completions
 nodist_bashcompletion_DATA = tools/completion/fabrail
-CLEANFILES += tools/completion/fabrail
-tools/completion/fabrail: tools/fabrail$(EXEEXT)
-	$(AM_V_GEN)$(MKDIR_P) $(@D) && tools/fabrail$(EXEEXT) --completion >$@.tmp && mv -f $@.tmp $@
+zshcompletiondir = $(datadir)/zsh/site-functions
+nodist_zshcompletion_DATA = tools/completion/_fabrail
+fishcompletiondir = $(datadir)/fish/vendor_completions.d
+nodist_fishcompletion_DATA = tools/completion/fabrail.fish
+fr_completion = tools/completion/fabrail tools/completion/_fabrail tools/completion/fabrail.fish
+CLEANFILES += $(fr_completion)
+tools/completion/fabrail: fr_shell = bash
+tools/completion/_fabrail: fr_shell = zsh
+tools/completion/fabrail.fish: fr_shell = fish
+$(fr_completion): tools/fabrail$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && tools/fabrail$(EXEEXT) --completion=$(fr_shell) >$@.tmp && mv -f $@.tmp $@
 endif
