@@ -24,7 +24,8 @@ extern char **environ;
 enum { CODE_LAUNCHER = FR_TOOL_NO_LETTER, CODE_PRELOAD, CODE_LIBRARY };
 
 const struct fr_tool_option fabrail_run_options[] = {
-    {"set", 's', "NAME=VALUE", FR_TOOL_SETTINGS, "set FABRAIL_NAME for the ranks; any number of times"},
+    {"set", 's', "NAME=VALUE", FR_TOOL_SETTINGS,
+     "set FABRAIL_NAME for the ranks; any number of times"},
     {"report", 'r', "FILE", FR_TOOL_FILES,
      "report to FILE, %r being the rank, or \"text\" for standard error"},
     {"log", 'l', "LEVEL", "error warn info debug trace",

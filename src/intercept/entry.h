@@ -23,13 +23,13 @@ enum fr_intercept_check {
     // Communicators have no names and the call has no info, or the MPI library makes one for
     // itself.
     FR_CHECK_COMM_MAKE,
-    FR_CHECK_NO_REQUESTS,  // no request is tracked
-    FR_CHECK_NO_PENDING,   // no operation waits for a window or file
-    FR_CHECK_NO_ACCESS,    // the same, and all windows are host memory
-    FR_CHECK_NO_WINDOWS,   // all windows are host memory
-    FR_CHECK_NO_ATTACHED,  // no memory is attached in place of the application's
-    FR_CHECK_NOTHING,      // no call needs a look
-    FR_CHECK_NONE,         // every call needs a look
+    FR_CHECK_NO_REQUESTS, // no request is tracked
+    FR_CHECK_NO_PENDING,  // no operation waits for a window or file
+    FR_CHECK_NO_ACCESS,   // the same, and all windows are host memory
+    FR_CHECK_NO_WINDOWS,  // all windows are host memory
+    FR_CHECK_NO_ATTACHED, // no memory is attached in place of the application's
+    FR_CHECK_NOTHING,     // no call needs a look
+    FR_CHECK_NONE,        // every call needs a look
 };
 
 // What becomes of others while a blocking function waits. They may depend on this process to
