@@ -129,9 +129,17 @@ static void look_at_own(struct fr_request_op *op)
         (void)!fr_request_deliver(&op, &status, &error, 1); // a failure stays with it
 }
 
+// Begins to wait for an operation. Most receivers pull within ten microseconds, and then wait for
+// what this process sends next. A send does not keep it by looking at others so early.
+static struct fr_wait begin_wait(const struct fr_request_op *op)
+{
+    return (struct fr_wait){.spins = op->send ? 3 * FR_WAIT_POLLS : 0,
+                            .steps_a_yield = FR_WAIT_POLLS};
+}
+
 void fr_request_wait_over(struct fr_request_op *op)
 {
-    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+    struct fr_wait wait = begin_wait(op);
     if (op->schedule)
         op->schedule->is_awaited = true;
     while (!fr_request_is_over(op)) {

@@ -94,16 +94,23 @@ static struct fr_request_op *take_in_hand(void)
     return op;
 }
 
+// Whether a receive comes from nobody, or from a message that was matched before.
+static bool is_from_nobody(const struct fr_request_op *op)
+{
+    int peer = fr_abi_rows[op->fn].peer;
+    return peer < 0 || (int)op->args[peer] == fr_abi_mpi.PROC_NULL;
+}
+
 // Whether MPI may be asked about a request. MPICH 5 frees that of a finished file operation when
 // asked for its status, and fails when the application completes it. Open MPI 4.1 never completes a
 // communicator that is begun after another one has moved on, and asking moves it. MPICH calls the
-// error handler when it is asked about a truncated receive.
+// error handler when it is asked about a truncated receive. Open MPI makes progress for each
+// receive that it is asked about, and has one request for all from nobody alone.
 static bool may_ask(const struct fr_request_op *op)
 {
     enum fr_class class = fr_abi_rows[op->fn].class;
-    if ((class == FR_CLASS_RECV || op->receive.takes_rts) &&
-        strcmp(fr_abi_mpi.family, "Open MPI") != 0)
-        return false;
+    if (class == FR_CLASS_RECV || op->receive.takes_rts)
+        return strcmp(fr_abi_mpi.family, "Open MPI") == 0 && is_from_nobody(op);
     return class != FR_CLASS_FILE_READ && class != FR_CLASS_FILE_WRITE &&
            class != FR_CLASS_COMM_MAKE;
 }
