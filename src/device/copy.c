@@ -92,6 +92,7 @@ void fr_device_batch_begin(struct fr_device_batch *batch)
 {
     batch->stream_count = 0;
     batch->piece_count = 0;
+    batch->has_few = false;
     batch->told.stream = NULL;
     batch->held_count = 0;
     batch->status = FR_OK;
@@ -135,10 +136,14 @@ static void end_lane(struct fr_device_batch *batch, struct fr_device_stream *str
     }
 }
 
+static void start_few(struct fr_device_batch *batch);
+
+// Work on a stream may need what a copy brings that was put off.
 struct fr_device_stream *fr_device_batch_lane(struct fr_device_batch *batch,
                                               const struct fr_device_scope *scope,
                                               enum fr_device_direction direction)
 {
+    start_few(batch);
     for (unsigned i = 0; i < batch->stream_count; i++) {
         if (batch->streams[i]->context != scope->context ||
             batch->streams[i]->direction != direction)
@@ -208,6 +213,42 @@ static void start_here(struct fr_device_batch *batch, const struct fr_device_ran
     fr_device_scope_leave(&scope);
 }
 
+// Puts off a copy of few bytes, which a kernel does if no other work joins it in the batch. Returns
+// whether the copy was put off.
+static bool keep_few(struct fr_device_batch *batch, const struct fr_device_range *range,
+                     enum fr_device_direction direction, const struct fr_device_copy *copy)
+{
+    if (batch->stream_count > 0 || batch->piece_count > 0 || batch->has_few ||
+        !fr_device_few_fit(direction, copy))
+        return false;
+    batch->few = *copy;
+    batch->few_range = *range;
+    batch->has_few = true;
+    return true;
+}
+
+// Starts a copy of few bytes that was put off as any other copy.
+static void start_few(struct fr_device_batch *batch)
+{
+    if (FR_LIKELY(!batch->has_few))
+        return;
+    batch->has_few = false;
+    start_here(batch, &batch->few_range, FR_TO_STAGE, &batch->few);
+}
+
+// Does a copy of few bytes that was put off.
+static void end_few(struct fr_device_batch *batch)
+{
+    if (!batch->has_few || batch->status != FR_OK)
+        return;
+    enum fr_status status = fr_device_few_copy(&batch->few_range, &batch->few);
+    batch->has_few = status == FR_ERR_UNSUPPORTED;
+    if (batch->has_few)
+        start_few(batch);
+    else
+        keep_first(batch, status);
+}
+
 // Starts one row of a mixed copy. The device of `range` copies host memory, and all that comes from
 // or goes to its own workspace. Other rows are copied by their own device.
 static void start_row_apart(struct fr_device_batch *batch, const struct fr_device_range *range,
@@ -252,7 +293,7 @@ static void add_copy(struct fr_device_batch *batch, const struct fr_device_range
     }
     if (simple.mixed)
         start_rows_apart(batch, range, direction, &simple);
-    else if (!keep_for_kernel(batch, range, &simple))
+    else if (!keep_for_kernel(batch, range, &simple) && !keep_few(batch, range, direction, &simple))
         start_here(batch, range, direction, &simple);
 }
 
@@ -276,6 +317,7 @@ static void push_pieces(struct fr_device_batch *batch)
 void fr_device_batch_mark(struct fr_device_batch *batch, unsigned mark)
 {
     push_pieces(batch);
+    start_few(batch);
     for (unsigned i = 0; i < batch->stream_count && batch->status == FR_OK; i++)
         keep_first(batch, batch->streams[i]->ops->stream_mark(batch->streams[i], mark));
 }
@@ -303,6 +345,7 @@ void fr_device_batch_hold(struct fr_device_batch *batch, void (*release)(void *o
                           void *object)
 {
     if (batch->held_count == FR_ARRAY_LENGTH(batch->held)) {
+        start_few(batch);
         end_lanes(batch);
         release(object);
         return;
@@ -315,6 +358,7 @@ enum fr_status fr_device_batch_finish(struct fr_device_batch *batch)
 {
     uint64_t begin = fr_core_meter_begin();
     push_pieces(batch);
+    end_few(batch);
     end_lanes(batch);
     fr_core_meter_end(FR_METER_COPY, begin);
     return batch->status;

@@ -35,6 +35,7 @@ enum fr_device_kernel {
     FR_KERNEL_PUSH_MANY,
     FR_KERNEL_MET_FEW,
     FR_KERNEL_MET_MANY,
+    FR_KERNEL_FETCH,
     FR_KERNEL_REDUCE,
     FR_KERNEL_MET_REDUCE,
     FR_KERNEL_PACK,
@@ -237,6 +238,15 @@ uint64_t *fr_device_words_of(const struct fr_device_kernels *kernels, int slot);
 // Returns the driver's answer.
 int fr_device_words_wait(const uint64_t *words, unsigned blocks, uint64_t value,
                          struct fr_device_stream *stream);
+
+// Returns whether a simplified copy is one of few bytes from the application's device memory to the
+// host, which a kernel may do.
+bool fr_device_few_fit(enum fr_device_direction direction, const struct fr_device_copy *copy);
+
+// Does such a copy, with the application's work on the bytes waited for. Returns
+// FR_ERR_UNSUPPORTED, with nothing copied, where no kernel can, or none comes in time.
+FR_MUST_CHECK enum fr_status fr_device_few_copy(const struct fr_device_range *range,
+                                                const struct fr_device_copy *copy);
 
 // Initialises work of which nothing is under way. `what` is constant text for errors.
 void fr_device_work_begin(struct fr_device_work *work, const struct fr_device_range *range,

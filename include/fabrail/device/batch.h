@@ -35,6 +35,10 @@ struct fr_device_batch {
     struct fr_device_push_piece pieces[8];
     unsigned piece_count;
     struct fr_device_range piece_range;
+    // A copy of few bytes to the host that is put off, and its range. It was the batch's first.
+    struct fr_device_copy few;
+    struct fr_device_range few_range;
+    bool has_few;
     // A kernel that tells the host when it is done. There is none where `stream` is NULL.
     struct fr_device_signal {
         struct fr_device_kernels *kernels;

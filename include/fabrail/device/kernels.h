@@ -52,6 +52,24 @@ struct fr_push_many {
     struct fr_push_piece pieces[FR_PUSH_MANY];
 };
 
+// Name of the kernel that brings few bytes to the host, by one block.
+#define FR_FETCH_NAME "fr_fetch"
+
+enum {
+    FR_FETCH_PART_BYTES = 4, // that go into one word
+    FR_FETCH_BYTES = FR_FETCH_PART_BYTES * FR_PUSH_MAX_BLOCKS,
+};
+
+// Parameters of a fetch. The kernel stores each four bytes to a word of their own, which holds them
+// in its lower half and `flag` in its upper one. A word is seen as a whole, so the host needs no
+// other sign that the bytes have come.
+struct fr_fetch {
+    uint64_t words; // address in host memory of a 64-bit word for each four bytes
+    uint64_t src;
+    uint32_t bytes; // at least 1; no byte beyond them is read
+    uint32_t flag;  // not 0
+};
+
 #ifdef __CUDACC__
 #define FR_PUSH_FUNCTION static __device__ __forceinline__
 #else

@@ -161,6 +161,28 @@ extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)
     push(&params.head, params.pieces);
 }
 
+// Loads up to four bytes, none of which lies beyond `bytes`.
+static __device__ __forceinline__ unsigned load_part(const unsigned char *src, uint32_t bytes)
+{
+    unsigned part = 0;
+    if ((uintptr_t)src % FR_FETCH_PART_BYTES == 0 && bytes >= FR_FETCH_PART_BYTES)
+        return *(const unsigned *)src;
+    for (uint32_t i = 0; i < FR_FETCH_PART_BYTES && i < bytes; i++)
+        part |= (unsigned)src[i] << 8 * i;
+    return part;
+}
+
+extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)
+    fr_fetch(const __grid_constant__ struct fr_fetch params)
+{
+    volatile uint64_t *words = (volatile uint64_t *)params.words;
+    const unsigned char *src = (const unsigned char *)params.src;
+    for (uint32_t i = threadIdx.x; i * FR_FETCH_PART_BYTES < params.bytes; i += blockDim.x) {
+        uint32_t first = i * FR_FETCH_PART_BYTES;
+        words[i] = (uint64_t)params.flag << 32 | load_part(src + first, params.bytes - first);
+    }
+}
+
 // Pushes between two meetings with other ranks.
 static __device__ __forceinline__ void push_met(const struct fr_round &round, const uint64_t *slabs,
                                                 const struct fr_push_head *head,
