@@ -9,10 +9,20 @@
 #include "fabrail/staging/packed.h"
 #include "request/request_int.h"
 
+static bool copies_in(const struct fr_request_op *op)
+{
+    bool copies = op->self.copy != NULL;
+    for (unsigned v = 0; v < op->view_count; v++)
+        copies = copies || (fr_staging_is_staged(&op->views[v]) && op->views[v].in_bytes);
+    return copies;
+}
+
 enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count)
 {
     struct fr_device_batch batch;
     enum fr_status status = FR_OK;
+    if (FR_LIKELY(count == 1) && !copies_in(ops[0]))
+        return FR_OK;
     fr_device_batch_begin(&batch);
     for (size_t i = 0; i < count; i++) {
         if (ops[i]->self.copy && status == FR_OK)

@@ -99,12 +99,12 @@ bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
         return false;
     if (slot != NULL)
         prefetch(slot);
-    *incoming = (struct fr_rndv_incoming){.slot = slot,
-                                          .number = rts.number,
-                                          .from = (int)rts.from,
-                                          .bytes = rts.bytes,
-                                          .index = rts.place,
-                                          .place.scheme = rts.scheme};
+    incoming->slot = slot;
+    incoming->number = rts.number;
+    incoming->from = (int)rts.from;
+    incoming->bytes = rts.bytes;
+    incoming->index = rts.place;
+    incoming->place.scheme = rts.scheme;
     return true;
 }
 

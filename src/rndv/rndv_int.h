@@ -379,13 +379,10 @@ FR_MUST_CHECK enum fr_status fr_rndv_shape_copy(const struct fr_pack_shape *shap
 
 // The bytes of a send in workspace, and the copies on their way there (send_stage.c).
 struct fr_rndv_stage {
-    struct fr_staging_view view; // of the program's buffer, staged; it has the lease, if any
-    struct fr_staging_view_block block;
     size_t counted_bytes; // counted against the bound
     size_t aside_bytes;   // counted against the bound on device workspace, and not taken
     size_t ring_bytes;    // memory for a part of the bytes, used in turn; 0: for all of them
     size_t room_bytes;    // with a ring: bytes, from the first on, that there has been room for
-    struct fr_device_batch batch;
     bool copying;
     size_t step;                  // bytes to copy next, between two marks
     size_t growth;                // factor from one step to the next
@@ -394,6 +391,10 @@ struct fr_rndv_stage {
     size_t ends[FR_DEVICE_MARKS]; // bytes that are there at each mark
     unsigned set;                 // marks that were set
     unsigned reached;             // marks that were reached
+    // Most sends never write what follows. Before it is opened, the view has no lease.
+    struct fr_staging_view view; // of the program's buffer, staged; it has the lease, if any
+    struct fr_staging_view_block block;
+    struct fr_device_batch batch; // while `copying`
 };
 
 struct fr_rndv_send {
@@ -417,9 +418,9 @@ struct fr_rndv_send {
 
     struct fr_staging_view view; // of the program's buffer
     struct fr_staging_view_block block;
-    struct fr_rndv_stage stage;
     struct fr_staging_table *table; // the receiver's kernel may read it; or NULL
     void *state; // the scheme's own, made with malloc: freed with the send, after cancel
+    struct fr_rndv_stage stage;
 
     unsigned char rts[]; // as long as `length`
 };

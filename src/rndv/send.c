@@ -123,14 +123,14 @@ static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_plac
 
 static void fill(struct fr_rndv_send *send, const struct fr_rndv_message *message, size_t length)
 {
-    *send = (struct fr_rndv_send){
-        .call = message->call,
-        .address = message->address,
-        .bytes = message->view->in_bytes,
-        .length = length,
-        .view = *message->view,
-        .block = message->view->blocks[0],
-    };
+    memset(send, 0, offsetof(struct fr_rndv_send, stage.view));
+    send->call = message->call;
+    send->address = message->address;
+    send->bytes = message->view->in_bytes;
+    send->length = length;
+    send->view = *message->view;
+    send->block = message->view->blocks[0];
+    send->stage.view.lease = (struct fr_staging_lease){.address = NULL};
     fr_list_init(&send->link);
     send->view.blocks = &send->block;
     send->view.lease = (struct fr_staging_lease){.address = NULL};
