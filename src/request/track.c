@@ -115,6 +115,32 @@ static bool may_ask(const struct fr_request_op *op)
            class != FR_CLASS_COMM_MAKE;
 }
 
+// Returns the request of a send to nobody. Open MPI has one for all sends that are complete at
+// once, and never frees it.
+static fr_word ask_for_shared(void)
+{
+    _Alignas(8) char request[8];
+    if (FR_MPI(Isend, 0, 0, fr_abi_mpi.BYTE, (fr_word)fr_abi_mpi.PROC_NULL, 0, fr_abi_mpi.COMM_SELF,
+               FR_PTR(request)) != fr_abi_mpi.SUCCESS)
+        return fr_abi_mpi.REQUEST_NULL;
+    fr_word shared = fr_abi_handle_load(request, 0);
+    FR_MPI(Wait, FR_PTR(request), fr_abi_mpi.STATUS_IGNORE);
+    return shared;
+}
+
+// Whether a send has got a request that is complete, that others get as well, and that nobody needs
+// to complete. Where this is false, MPI has to be asked.
+static bool is_shared(const struct fr_request_op *op, fr_word handle)
+{
+    static _Atomic fr_word shared;
+    if (fr_abi_rows[op->fn].class != FR_CLASS_SEND || strcmp(fr_abi_mpi.family, "Open MPI") != 0)
+        return false;
+    if (FR_UNLIKELY(atomic_load_explicit(&shared, memory_order_relaxed) == 0))
+        atomic_store_explicit(&shared, ask_for_shared(), memory_order_relaxed);
+    return handle != fr_abi_mpi.REQUEST_NULL &&
+           handle == atomic_load_explicit(&shared, memory_order_relaxed);
+}
+
 // Replaces the request of a send that is complete at once. MPIs have one request for all of these,
 // so it does not tell which message the application waits for.
 static void replace(struct fr_request_op *op, void *request)
@@ -123,7 +149,8 @@ static void replace(struct fr_request_op *op, void *request)
     fr_word handle = fr_abi_handle_load(request, 0);
     fr_abi_handle_store(given, 0, handle);
     if (fr_request_make_complete(request)) {
-        FR_MPI(Wait, FR_PTR(given), fr_abi_mpi.STATUS_IGNORE);
+        if (!is_shared(op, handle))
+            FR_MPI(Wait, FR_PTR(given), fr_abi_mpi.STATUS_IGNORE);
         return;
     }
     fr_abi_handle_store(request, 0, handle);
@@ -152,7 +179,8 @@ int fr_request_track(struct fr_request_op *op, void *request)
     if (!op->persistent) {
         // Short sends mostly are complete here, and some MPIs then return a request that many
         // operations share. Finishing now frees the staging memory and needs no entry.
-        if (may_ask(op))
+        complete = is_shared(op, handle);
+        if (!complete && may_ask(op))
             FR_MPI(Request_get_status, handle, FR_PTR(&complete), FR_PTR(status));
         struct fr_rndv_incoming incoming;
         if (complete && !op->send && !fr_request_has_rts(op, status, &incoming))
