@@ -36,7 +36,8 @@ struct fr_rma_offer {
     int size;
     uintptr_t base;
     size_t bytes;
-    int unit; // bytes of a displacement
+    int unit;          // bytes of a displacement
+    bool lacks_memory; // there was none to give
 };
 
 enum fr_rma_outcome {
@@ -50,6 +51,13 @@ enum fr_rma_outcome {
 // FR_RMA_SERVED the caller owns *window.
 enum fr_rma_outcome fr_rma_window_agree(const struct fr_rma_offer *offer,
                                         struct fr_rma_window **window);
+
+// Returns whether any rank of a communicator wants a window's memory to be allocated on devices.
+// Collective.
+bool fr_rma_window_is_wanted(fr_word comm, bool wanted);
+
+// Gives a window the memory that was offered for it, which is freed with the window.
+void fr_rma_window_keep(struct fr_rma_window *window, const struct fr_device_memory *memory);
 
 // The memory over which the real MPI's window is made.
 enum { FR_RMA_HOST_BYTES = 64 };

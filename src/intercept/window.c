@@ -158,20 +158,18 @@ bool fr_intercept_call_window_sync(enum fr_fn fn, fr_word *args, int *result)
            fr_intercept_call_win_sync(fn, args, result);
 }
 
-// Makes the real MPI's window over memory of Fabrail's, and ties both together.
-static int make_real(struct fr_rma_window *window, enum fr_fn fn, const fr_word *args)
+// Makes the real MPI's window over memory of Fabrail's, and ties both together. `made`
+// points to its handle.
+static int make_real(struct fr_rma_window *window, fr_word info, fr_word comm, fr_word made)
 {
-    fr_word real[FR_MAX_ARGS];
-    memcpy(real, args, fr_abi_rows[fn].arg_count * sizeof(*args));
-    real[0] = FR_PTR(fr_rma_window_host_memory(window));
-    real[1] = FR_RMA_HOST_BYTES;
-    real[2] = 1;
-    int rc = fr_abi_call(fn, real);
+    const fr_word real[FR_MAX_ARGS] = {
+        FR_PTR(fr_rma_window_host_memory(window)), FR_RMA_HOST_BYTES, 1, info, comm, made};
+    int rc = fr_abi_call(FR_FN_MPI_Win_create, real);
     if (rc != fr_abi_mpi.SUCCESS) {
         fr_rma_window_free(window);
         return rc;
     }
-    fr_word win = fr_abi_handle_load((const void *)args[5], 0);
+    fr_word win = fr_abi_handle_load((const void *)made, 0);
     enum fr_status status = fr_rma_window_bind(window, win);
     if (status == FR_OK)
         return rc;
@@ -179,40 +177,82 @@ static int make_real(struct fr_rma_window *window, enum fr_fn fn, const fr_word 
     return fr_request_raise('w', win, fr_request_error_code(status));
 }
 
-// Whether all ranks of the communicator come to an agreement on a window.
-static bool agrees(enum fr_fn fn, const fr_word *args)
+// Whether all ranks of the communicator come to an agreement on a window. Fills what the call says
+// of it, but for memory.
+static bool agrees(enum fr_fn fn, fr_word comm, fr_word size, fr_word unit,
+                   struct fr_rma_offer *offer)
 {
-    fr_word comm = fr_abi_comm(fn, args);
-    int unit = (int)args[2];
-    return fr_intercept_nvlink_is_enabled() && !fr_intercept_passes_device_memory(fn) &&
-           comm != fr_abi_mpi.COMM_NULL && (intptr_t)args[1] >= 0 && unit > 0 &&
-           fr_job_comm_name(comm) != 0;
+    struct fr_intercept_shape shape;
+    if (!fr_intercept_nvlink_is_enabled() || fr_intercept_passes_device_memory(fn) ||
+        comm == fr_abi_mpi.COMM_NULL || (intptr_t)size < 0 || (int)unit <= 0 ||
+        fr_job_comm_name(comm) == 0 || fr_intercept_shape_of(comm, &shape) != FR_OK || shape.inter)
+        return false;
+    *offer = (struct fr_rma_offer){
+        .call = fr_abi_rows[fn].name,
+        .comm = comm,
+        .rank = shape.rank,
+        .size = shape.size,
+        .bytes = (size_t)size,
+        .unit = (int)unit,
+    };
+    return true;
 }
 
 bool fr_intercept_call_win_make(enum fr_fn fn, fr_word *args, int *result)
 {
-    struct fr_intercept_shape comm;
+    struct fr_rma_offer offer;
     struct fr_rma_window *window = NULL;
-    if (!agrees(fn, args) || fr_intercept_shape_of(fr_abi_comm(fn, args), &comm) != FR_OK ||
-        comm.inter)
+    fr_word comm = fr_abi_comm(fn, args);
+    if (!agrees(fn, comm, args[1], args[2], &offer))
         return fr_intercept_call_refusable(fn, args, result);
-    const struct fr_rma_offer offer = {
-        .call = fr_abi_rows[fn].name,
-        .comm = fr_abi_comm(fn, args),
-        .rank = comm.rank,
-        .size = comm.size,
-        .base = args[0],
-        .bytes = (size_t)args[1],
-        .unit = (int)args[2],
-    };
+    offer.base = args[0];
     switch (fr_rma_window_agree(&offer, &window)) {
     case FR_RMA_PLAIN:
         return false;
     case FR_RMA_SERVED:
-        *result = make_real(window, fn, args);
+        *result = make_real(window, args[3], comm, args[5]);
         return true;
     default:
-        *result = fr_request_raise('c', offer.comm, fr_abi_mpi.ERR_BASE);
+        *result = fr_request_raise('c', comm, fr_abi_mpi.ERR_BASE);
         return true;
     }
+}
+
+// Whether this rank wants device memory for a window.
+static bool wants_device(fr_word info)
+{
+    enum { ROOM = 16 };
+    char value[ROOM + 1] = "";
+    int found = 0;
+    if (fr_core_settings()->win_allocate == FR_WINDOW_DEVICE)
+        return true;
+    if (info != fr_abi_mpi.INFO_NULL)
+        FR_MPI(Info_get, info, FR_PTR("fabrail_memory"), ROOM, FR_PTR(value), FR_PTR(&found));
+    return found && strcmp(value, "device") == 0;
+}
+
+bool fr_intercept_call_win_allocate(enum fr_fn fn, fr_word *args, int *result)
+{
+    struct fr_rma_offer offer;
+    struct fr_rma_window *window = NULL;
+    struct fr_device_memory memory = {.bytes = 0};
+    fr_word comm = fr_abi_comm(fn, args);
+    if (!agrees(fn, comm, args[0], args[1], &offer) ||
+        !fr_rma_window_is_wanted(comm, wants_device(fr_abi_handle(args[2]))))
+        return false;
+    offer.lacks_memory = offer.bytes > 0 && fr_device_memory_create(fr_device_current(),
+                                                                    offer.bytes, &memory) != FR_OK;
+    offer.base = memory.address;
+    enum fr_rma_outcome outcome = fr_rma_window_agree(&offer, &window);
+    if (outcome == FR_RMA_PLAIN) // no rank has any byte
+        return false;
+    if (outcome == FR_RMA_REFUSED) {
+        fr_device_memory_destroy(&memory);
+        *result = fr_request_raise('c', comm, fr_abi_mpi.ERR_NO_MEM);
+        return true;
+    }
+    fr_rma_window_keep(window, &memory);
+    *(void **)args[4] = (void *)memory.address;
+    *result = make_real(window, args[2], comm, args[5]);
+    return true;
 }

@@ -58,9 +58,10 @@ struct fr_rma_window {
     _Atomic bool busy; // a thread uses the queue
     bool fenced;       // MPI_Win_fence has begun an epoch
     bool all_locked;
-    bool started;    // by MPI_Win_start
-    bool exposed;    // by MPI_Win_post
-    int model, unit; // as MPI_Win_get_attr points to them
+    bool started;                   // by MPI_Win_start
+    bool exposed;                   // by MPI_Win_post
+    struct fr_device_memory memory; // the window's own, if MPI_Win_allocate has made it
+    int flavor, model, unit;        // as MPI_Win_get_attr points to them
     intptr_t bytes;
     UT_hash_handle hh;
 };

@@ -15,12 +15,13 @@ static struct fr_lock table_lock = FR_LOCK_INIT;
 static struct fr_rma_window *table FR_GUARDED_BY(table_lock);
 
 // What keeps a rank from taking part.
-enum obstacle { NONE, NOT_EXPORTED, FAR, NO_WORDS, NOT_MAPPED };
+enum obstacle { NONE, NOT_EXPORTED, FAR, NO_WORDS, NOT_MAPPED, NO_MEMORY };
 
 static const char *const obstacles[] = {
     [NOT_EXPORTED] = "gives device memory that other processes cannot map",
     [FAR] = "is on another host",
     [NO_WORDS] = "has no shared memory for the window's words",
+    [NO_MEMORY] = "has no device memory for it",
     [NOT_MAPPED] = "cannot reach the memory of another rank",
 };
 
@@ -64,6 +65,7 @@ static void free_window(struct fr_rma_window *window)
 {
     for (int rank = 0; window->parts && rank < window->size; rank++)
         fr_ipc_unpin(&window->parts[rank].mapping);
+    fr_device_memory_destroy(&window->memory);
     fr_rma_words_close(&window->words);
     fr_rma_queue_free(window->queue);
     free(window->parts);
@@ -125,6 +127,8 @@ static enum obstacle prepare(struct fr_rma_window *window, const struct fr_rma_o
         (struct advert){.base = offer->base, .bytes = offer->bytes, .unit = (uint32_t)offer->unit};
     if (!find_world(window, offer->comm))
         return FAR;
+    if (offer->lacks_memory)
+        return NO_MEMORY;
     if (window->rank == 0 && fr_rma_words_open(&window->words, true) != FR_OK)
         return NO_WORDS;
     own->secret = window->words.secret;
@@ -229,7 +233,7 @@ enum fr_rma_outcome fr_rma_window_agree(const struct fr_rma_offer *offer,
     fr_device_classify((const void *)offer->base, offer->bytes, &range);
     struct fr_rma_window *window = NULL;
     struct advert *adverts = NULL;
-    int any = fr_device_owns(&range);
+    int any = fr_device_owns(&range) || offer->lacks_memory;
     if (find_largest(offer->comm, &any) != FR_OK)
         return FR_RMA_REFUSED;
     if (!any)
@@ -248,6 +252,18 @@ enum fr_rma_outcome fr_rma_window_agree(const struct fr_rma_offer *offer,
     else if (window)
         free_window(window);
     return outcome;
+}
+
+bool fr_rma_window_is_wanted(fr_word comm, bool wanted)
+{
+    int any = wanted;
+    return find_largest(comm, &any) == FR_OK && any;
+}
+
+void fr_rma_window_keep(struct fr_rma_window *window, const struct fr_device_memory *memory)
+{
+    window->memory = *memory;
+    window->flavor = fr_abi_mpi.WIN_FLAVOR_ALLOCATE;
 }
 
 void *fr_rma_window_host_memory(struct fr_rma_window *window)
@@ -290,6 +306,8 @@ bool fr_rma_window_attribute(struct fr_rma_window *window, int keyval, void **va
         *value = &window->bytes;
     else if (keyval == fr_abi_mpi.WIN_DISP_UNIT)
         *value = &window->unit;
+    else if (keyval == fr_abi_mpi.WIN_CREATE_FLAVOR && window->flavor)
+        *value = &window->flavor;
     else if (keyval == fr_abi_mpi.WIN_MODEL)
         *value = &window->model;
     else

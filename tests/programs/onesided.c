@@ -505,6 +505,43 @@ static void step_attributes(struct run *run, size_t bytes)
     buffer_finish(memory);
 }
 
+// Windows in device memory that MPI allocates, if it is asked for that.
+static void step_allocate(struct run *run, size_t bytes)
+{
+    (void)bytes;
+    enum { COUNT = 100 };
+    MPI_Info info;
+    MPI_Win win;
+    int *base = NULL, *flavor = NULL, found = 0;
+    int left = (run->rank + run->size - 1) % run->size, right = (run->rank + 1) % run->size;
+    int all = run->kind == MEMORY_DEVICE; // of mixed memory some ranks have host memory
+    MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, run->comm);
+    if (!all || !has_windows(run))
+        return;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "fabrail_memory", "device");
+    MPI_Win_allocate(COUNT * sizeof(int), sizeof(int), info, run->comm, &base, &win);
+    MPI_Info_free(&info);
+    const struct memory memory = {
+        .address = (unsigned char *)base, .bytes = COUNT * sizeof(int), .kind = MEMORY_DEVICE};
+    run_check(run, !run->expect_windows || !memory_cpu_reaches(&memory),
+              "Win_allocate gave no device memory");
+    MPI_Win_get_attr(win, MPI_WIN_CREATE_FLAVOR, &flavor, &found);
+    run_check(run, found && *flavor == MPI_WIN_FLAVOR_ALLOCATE, "wrong flavor");
+    struct buffer *origin = values_new(run, "origin", COUNT);
+    struct buffer *result = buffer_new(run, "result", COUNT * sizeof(int));
+    MPI_Win_fence(0, win);
+    MPI_Put(origin->data, COUNT, MPI_INT, right, 0, COUNT, MPI_INT, win);
+    MPI_Win_fence(0, win);
+    MPI_Get(result->data, COUNT, MPI_INT, run->rank, 0, COUNT, MPI_INT, win);
+    MPI_Win_fence(0, win);
+    for (size_t i = 0; i < COUNT; i++)
+        put_int(result, i, value_of(run, left, i));
+    MPI_Win_free(&win);
+    buffer_finish(result);
+    buffer_finish(origin);
+}
+
 // Memory that MPI knows nothing of cannot be attached.
 static void step_attach(struct run *run, size_t bytes)
 {
@@ -534,6 +571,7 @@ static const struct step steps[] = {
     {"windows", step_windows_once, STEP_ONCE, 2},
     {"window sizes", step_windows, LIMIT_SMALL, 2},
     {"attributes", step_attributes, STEP_ONCE, 2},
+    {"Win_allocate", step_allocate, STEP_ONCE, 2},
     {"Win_attach", step_attach, STEP_ONCE, 1},
 };
 

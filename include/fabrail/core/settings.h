@@ -70,6 +70,12 @@ enum fr_sync_use {
     FR_SYNC_AUTO,  // wait for it
 };
 
+// The setting FABRAIL_WIN_ALLOCATE: memory of the windows that MPI_Win_allocate makes.
+enum fr_window_memory {
+    FR_WINDOW_HOST,
+    FR_WINDOW_DEVICE,
+};
+
 // All settings. Each member is one row of src/core/settings.def, which names the
 // environment variable, its type, default, range and help text. The values of a choice stand there
 // in the order of their enumerators. AUTO is FR_BYTES_AUTO.
@@ -103,10 +109,11 @@ struct fr_settings {
     bool rail_hmem;                 // FABRAIL_RAIL_HMEM, NICs reach device memory themselves
     size_t rail_cache_bytes;        // FABRAIL_RAIL_CACHE, memory left registered while unused
     size_t timeout_s;               // FABRAIL_TIMEOUT, longest wait for other ranks, 0: no bound
-    enum fr_sync_use sync;          // FABRAIL_SYNC
-    size_t sync_wait_s;             // FABRAIL_SYNC_WAIT, longest wait for work on a GPU
-    const char *report;             // FABRAIL_REPORT: "" none, "text" to stderr, else a file name
-    const char *trace;              // FABRAIL_TRACE: "" none, else a file name
+    enum fr_window_memory win_allocate; // FABRAIL_WIN_ALLOCATE
+    enum fr_sync_use sync;              // FABRAIL_SYNC
+    size_t sync_wait_s;                 // FABRAIL_SYNC_WAIT, longest wait for work on a GPU
+    const char *report; // FABRAIL_REPORT: "" none, "text" to stderr, else a file name
+    const char *trace;  // FABRAIL_TRACE: "" none, else a file name
 };
 
 // Returns the settings of this process. The first call reads the environment and warns of unknown
