@@ -251,7 +251,7 @@ static void write_warnings(struct fr_report_out *out)
     const char *text;
     fr_report_put(out, "  \"warnings\": %[");
     for (unsigned i = 0; (text = fr_core_log_recorded(i, &level)); i++)
-        fr_report_put(out, "%,{\"level\": %q, \"text\": %q}", i ? "," : "",
+        fr_report_put(out, "%,{\"level\": %q, \"text\": %q}",
                       level == FR_LOG_ERROR ? "error" : "warn", text);
     fr_report_put(out, "%]\n");
 }
