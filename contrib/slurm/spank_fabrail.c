@@ -24,6 +24,9 @@ extern const char plugin_name[], plugin_type[];
 extern const unsigned int plugin_version, spank_plugin_version;
 SPANK_PLUGIN(fabrail, 1)
 
+#ifndef FR_LIBRARY
+#define FR_LIBRARY "libfabrail.so" // the dynamic linker looks for it
+#endif
 static const char *library = FR_LIBRARY;
 static char settings[MOST_BYTES]; // of the option
 static int asked, by_default;
