@@ -9,9 +9,10 @@ if !CROSS_COMPILING
 TESTS += $(fr_tool_tests)
 endif
 
-# Slurm's part before its plugin.
+# Slurm's part before its plugin, run by spank.test.
 if HAVE_SPANK
-check_PROGRAMS += tests/tools/spank_loader
+EXTRA_PROGRAMS += tests/tools/spank_loader
+check_DATA += tests/tools/spank_loader
 tests_tools_spank_loader_LDFLAGS = -rdynamic
 tests_tools_spank_loader_LDADD = -ldl
 endif
