@@ -38,12 +38,15 @@ struct fr_rma_offer {
     size_t bytes;
     int unit;          // bytes of a displacement
     bool lacks_memory; // there was none to give
+    bool is_bad;       // size or unit are none
+    bool is_optional;  // the caller has another way, so that a refusal is no error
 };
 
 enum fr_rma_outcome {
     FR_RMA_PLAIN,   // no rank gives device memory: the window is the real MPI's
     FR_RMA_SERVED,  // the window is made
     FR_RMA_REFUSED, // a rank cannot take part; the log says which and why
+    FR_RMA_FAILED,  // MPI has failed
 };
 
 // Agrees with all ranks of a communicator on a new window. All come to the same outcome, unless MPI
@@ -63,19 +66,21 @@ void fr_rma_window_keep(struct fr_rma_window *window, const struct fr_device_mem
 enum { FR_RMA_HOST_BYTES = 64 };
 void *fr_rma_window_host_memory(struct fr_rma_window *window);
 
-// Gives a window its handle, by which fr_rma_window_find finds it. Returns FR_ERR_NO_MEMORY when
-// there is no memory for that.
-FR_MUST_CHECK enum fr_status fr_rma_window_bind(struct fr_rma_window *window, fr_word win);
+// Gives a window its handle, by which fr_rma_window_find finds it, and takes it away. MPI may give
+// the handle to another window as soon as its own is freed.
+void fr_rma_window_bind(struct fr_rma_window *window, fr_word win);
+void fr_rma_window_unbind(struct fr_rma_window *window);
 
 // Writes to *value what MPI_Win_get_attr tells of a window: base, size, unit, model. Returns false
 // for other attributes.
 bool fr_rma_window_attribute(struct fr_rma_window *window, int keyval, void **value);
 
-// Completes all accesses of this process and waits until all ranks have done so. Returns
-// FR_ERR_EPOCH within an epoch that has begun.
-FR_MUST_CHECK enum fr_status fr_rma_window_close(struct fr_rma_window *window);
+// Completes all accesses of this process, with their result in *flushed, and waits until all ranks
+// have done so. Returns FR_ERR_EPOCH within an epoch that has begun.
+FR_MUST_CHECK enum fr_status fr_rma_window_close(struct fr_rma_window *window,
+                                                 enum fr_status *flushed);
 
-// Frees a window. NULL is accepted.
+// Frees a window that has no handle. NULL is accepted.
 void fr_rma_window_free(struct fr_rma_window *window);
 
 // Returns the number of ranks of a window.

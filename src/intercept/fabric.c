@@ -35,6 +35,12 @@ static void describe_exchanges(struct fr_job_facts *own)
         memcpy(own->secret, secret.bytes, sizeof(own->secret));
 }
 
+// An MPI library that takes device memory makes windows over it itself.
+static void describe_windows(struct fr_job_facts *own)
+{
+    own->windows = own->exchanges && !fr_intercept_passes_device_memory(FR_FN_MPI_Win_create);
+}
+
 bool fr_intercept_gather_facts(void)
 {
     const struct fr_settings *settings = fr_core_settings();
@@ -52,6 +58,7 @@ bool fr_intercept_gather_facts(void)
     if (for_peers) {
         fr_intercept_messages_describe(&own);
         describe_exchanges(&own);
+        describe_windows(&own);
     }
     if (!fr_job_gather(&own))
         return false;

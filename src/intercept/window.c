@@ -53,13 +53,19 @@ static enum fr_status with_group(struct fr_rma_window *window, fr_word win, fr_w
 static int free_window(struct fr_rma_window *window, const fr_word *args)
 {
     fr_word win = fr_abi_handle_load((const void *)args[0], 0);
-    enum fr_status status = fr_rma_window_close(window);
+    enum fr_status flushed = FR_OK;
+    enum fr_status status = fr_rma_window_close(window, &flushed);
     if (status != FR_OK)
-        return fr_request_raise('w', win, fr_request_error_code(status));
+        return fr_intercept_window_result(win, FR_FN_MPI_Win_free, status);
+    // The error handler goes with the real window, and all others are freeing theirs.
+    int raised = fr_intercept_window_result(win, FR_FN_MPI_Win_free, flushed);
+    fr_rma_window_unbind(window);
     int rc = fr_abi_call(FR_FN_MPI_Win_free, args);
     if (rc == fr_abi_mpi.SUCCESS)
         fr_rma_window_free(window);
-    return rc;
+    else
+        fr_rma_window_bind(window, win);
+    return rc == fr_abi_mpi.SUCCESS ? raised : rc;
 }
 
 static enum fr_status test(struct fr_rma_window *window, int *flag)
@@ -114,7 +120,7 @@ int fr_intercept_window_result(fr_word win, enum fr_fn fn, enum fr_status status
 {
     if (status == FR_OK)
         return fr_abi_mpi.SUCCESS;
-    fr_debug("%s: %s", fr_abi_rows[fn].name, fr_core_status_text(status));
+    fr_error("%s: %s", fr_abi_rows[fn].name, fr_core_status_text(status));
     return fr_request_raise('w', win, fr_request_error_code(status));
 }
 
@@ -165,35 +171,44 @@ static int make_real(struct fr_rma_window *window, fr_word info, fr_word comm, f
     const fr_word real[FR_MAX_ARGS] = {
         FR_PTR(fr_rma_window_host_memory(window)), FR_RMA_HOST_BYTES, 1, info, comm, made};
     int rc = fr_abi_call(FR_FN_MPI_Win_create, real);
-    if (rc != fr_abi_mpi.SUCCESS) {
+    if (rc == fr_abi_mpi.SUCCESS)
+        fr_rma_window_bind(window, fr_abi_handle_load((const void *)made, 0));
+    else
         fr_rma_window_free(window);
-        return rc;
-    }
-    fr_word win = fr_abi_handle_load((const void *)made, 0);
-    enum fr_status status = fr_rma_window_bind(window, win);
-    if (status == FR_OK)
-        return rc;
-    fr_rma_window_free(window);
-    return fr_request_raise('w', win, fr_request_error_code(status));
+    return rc;
 }
 
-// Whether all ranks of the communicator come to an agreement on a window. Fills what the call says
-// of it, but for memory.
+// Whether all ranks take part in windows. Goes by facts alone, so that all find the same.
+static bool have_windows(fr_word comm, int size)
+{
+    bool all = true;
+    for (int rank = 0; rank < size && all; rank++) {
+        uint64_t id;
+        const struct fr_job_facts *facts = fr_job_facts_of(fr_job_rank_in(comm, rank, &id));
+        all = facts && facts->windows;
+    }
+    return all;
+}
+
+// Whether all ranks of the communicator come to an agreement on a window, alike on all of them.
+// Fills what the call says of it, but for memory.
 static bool agrees(enum fr_fn fn, fr_word comm, fr_word size, fr_word unit,
                    struct fr_rma_offer *offer)
 {
     struct fr_intercept_shape shape;
-    if (!fr_intercept_nvlink_is_enabled() || fr_intercept_passes_device_memory(fn) ||
-        comm == fr_abi_mpi.COMM_NULL || (intptr_t)size < 0 || (int)unit <= 0 ||
-        fr_job_comm_name(comm) == 0 || fr_intercept_shape_of(comm, &shape) != FR_OK || shape.inter)
+    bool is_bad = (intptr_t)size < 0 || (int)unit <= 0;
+    if (!fr_intercept_nvlink_is_enabled() || comm == fr_abi_mpi.COMM_NULL ||
+        fr_job_comm_name(comm) == 0 || fr_intercept_shape_of(comm, &shape) != FR_OK ||
+        shape.inter || !have_windows(comm, shape.size))
         return false;
     *offer = (struct fr_rma_offer){
         .call = fr_abi_rows[fn].name,
         .comm = comm,
         .rank = shape.rank,
         .size = shape.size,
-        .bytes = (size_t)size,
-        .unit = (int)unit,
+        .bytes = is_bad ? 0 : (size_t)size,
+        .unit = is_bad ? 1 : (int)unit,
+        .is_bad = is_bad,
     };
     return true;
 }
@@ -243,12 +258,14 @@ bool fr_intercept_call_win_allocate(enum fr_fn fn, fr_word *args, int *result)
     offer.lacks_memory = offer.bytes > 0 && fr_device_memory_create(fr_device_current(),
                                                                     offer.bytes, &memory) != FR_OK;
     offer.base = memory.address;
+    offer.is_optional = true;
     enum fr_rma_outcome outcome = fr_rma_window_agree(&offer, &window);
-    if (outcome == FR_RMA_PLAIN) // no rank has any byte
-        return false;
-    if (outcome == FR_RMA_REFUSED) {
+    if (outcome != FR_RMA_SERVED)
         fr_device_memory_destroy(&memory);
-        *result = fr_request_raise('c', comm, fr_abi_mpi.ERR_NO_MEM);
+    if (outcome == FR_RMA_PLAIN || outcome == FR_RMA_REFUSED)
+        return false; // no rank has any byte, or there is host memory instead
+    if (outcome == FR_RMA_FAILED) {
+        *result = fr_request_raise('c', comm, fr_abi_mpi.ERR_OTHER);
         return true;
     }
     fr_rma_window_keep(window, &memory);

@@ -71,6 +71,8 @@ enum fr_status fr_rma_lock_all(struct fr_rma_window *window)
     }
     for (int rank = 0; rank < window->size && status == FR_OK; rank++)
         status = fr_rma_lock(window, rank, false);
+    for (int rank = 0; rank < window->size && status != FR_OK; rank++)
+        unlock(window, rank);
     window->all_locked = status == FR_OK;
     return status;
 }

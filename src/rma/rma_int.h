@@ -3,7 +3,6 @@
 #ifndef FR_RMA_RMA_INT_H
 #define FR_RMA_RMA_INT_H
 
-#include "fabrail/core/hash.h"
 #include "fabrail/ipc.h"
 #include "fabrail/rma.h"
 #include "rma/words.h"
@@ -63,7 +62,7 @@ struct fr_rma_window {
     struct fr_device_memory memory; // the window's own, if MPI_Win_allocate has made it
     int flavor, model, unit;        // as MPI_Win_get_attr points to them
     intptr_t bytes;
-    UT_hash_handle hh;
+    struct fr_rma_window *next; // of those that the table has in the same place
 };
 
 static inline struct fr_rma_part *fr_rma_own_part(struct fr_rma_window *window)

@@ -11,13 +11,28 @@
 
 _Atomic unsigned fr_rma_window_count;
 
+// A window is bound once all ranks have agreed on it, so the table needs no memory for that.
+enum { PLACE_BITS = 6 };
 static struct fr_lock table_lock = FR_LOCK_INIT;
-static struct fr_rma_window *table FR_GUARDED_BY(table_lock);
+static struct fr_rma_window *table[1 << PLACE_BITS] FR_GUARDED_BY(table_lock);
 
-// What keeps a rank from taking part.
-enum obstacle { NONE, NOT_EXPORTED, FAR, NO_WORDS, NOT_MAPPED, NO_MEMORY };
+// What keeps a rank from taking part. All go by the largest that any rank has.
+enum obstacle {
+    NONE,
+    LACKS_DESCRIPTOR,
+    NOT_EXPORTED,
+    FAR,
+    NO_WORDS,
+    NO_DEVICE,
+    NOT_MAPPED,
+    NO_MEMORY,
+    BAD
+};
 
 static const char *const obstacles[] = {
+    [BAD] = "gives a size or a unit that is none",
+    [LACKS_DESCRIPTOR] = "has not got the file descriptor of another rank's memory",
+    [NO_DEVICE] = "uses no device that could reach the memory of others",
     [NOT_EXPORTED] = "gives device memory that other processes cannot map",
     [FAR] = "is on another host",
     [NO_WORDS] = "has no shared memory for the window's words",
@@ -53,12 +68,20 @@ static enum fr_status find_largest(fr_word comm, int *value)
                     request);
 }
 
-static enum fr_status exchange(fr_word comm, const struct advert *own, struct advert *all)
+// Tells the others what this rank advertises, and finds the advert with the worst obstacle. Returns
+// NULL when MPI fails.
+static const struct advert *exchange(const struct fr_rma_offer *offer, const struct advert *own,
+                                     struct advert *all)
 {
     _Alignas(8) char request[8];
-    return complete(FR_MPI(Iallgather, FR_PTR(own), sizeof(*own), fr_abi_mpi.BYTE, FR_PTR(all),
-                           sizeof(*all), fr_abi_mpi.BYTE, comm, FR_PTR(request)),
-                    request);
+    const struct advert *worst = all;
+    int code = FR_MPI(Iallgather, FR_PTR(own), sizeof(*own), fr_abi_mpi.BYTE, FR_PTR(all),
+                      sizeof(*all), fr_abi_mpi.BYTE, offer->comm, FR_PTR(request));
+    if (complete(code, request) != FR_OK)
+        return NULL;
+    for (int rank = 1; rank < offer->size; rank++)
+        worst = all[rank].obstacle > worst->obstacle ? &all[rank] : worst;
+    return worst;
 }
 
 static void free_window(struct fr_rma_window *window)
@@ -113,7 +136,7 @@ static enum obstacle export_memory(struct fr_rma_window *window, const struct fr
         return NONE;
     if (fr_ipc_export(range, (const void *)offer->base, offer->bytes, &own->handle) != FR_OK)
         return NOT_EXPORTED;
-    enum fr_status sent = FR_OK;
+    enum fr_status sent = FR_OK; // an importer that has it gets none
     for (int rank = 0; rank < window->size && sent == FR_OK; rank++)
         sent =
             fr_ipc_send_descriptor(&own->handle, fr_job_process_of(window->world[rank]), 1, false);
@@ -125,6 +148,8 @@ static enum obstacle prepare(struct fr_rma_window *window, const struct fr_rma_o
 {
     *own =
         (struct advert){.base = offer->base, .bytes = offer->bytes, .unit = (uint32_t)offer->unit};
+    if (offer->is_bad)
+        return BAD;
     if (!find_world(window, offer->comm))
         return FAR;
     if (offer->lacks_memory)
@@ -157,50 +182,78 @@ static void describe(struct fr_rma_part *part)
     part->range.device = mapping->user.device;
 }
 
-static bool map_all(struct fr_rma_window *window, const struct advert *adverts,
-                    const struct fr_device_range *own)
+static enum obstacle map(struct fr_rma_part *part, const struct fr_device_range *user)
 {
-    int device = fr_device_known(); // of a rank that gives no memory
-    const struct fr_device_range known = {
+    bool uses_device = fr_device_known() >= 0;
+    enum fr_status status = fr_ipc_pin_beyond(&part->handle, user, &part->mapping);
+    if (status == FR_OK)
+        describe(part);
+    if (status == FR_OK || status == FR_ERR_NOT_FOUND)
+        return status == FR_OK ? NONE : fr_device_present() ? LACKS_DESCRIPTOR : NO_DEVICE;
+    return uses_device ? NOT_MAPPED : NO_DEVICE;
+}
+
+// Reaches the memory of all ranks. What has been mapped before stays so.
+static enum obstacle map_all(struct fr_rma_window *window, const struct advert *adverts,
+                             const struct fr_device_range *own)
+{
+    int device = fr_device_current(); // of a rank that gives no device memory
+    const struct fr_device_range current = {
         .caps = FR_DEVICE_OWNED, .device = device, .home = device};
-    const struct fr_device_range *user = fr_device_owns(own) ? own : device >= 0 ? &known : NULL;
-    bool mapped = true;
-    for (int rank = 0; rank < window->size && mapped; rank++) {
+    const struct fr_device_range *user = fr_device_owns(own) ? own : &current;
+    enum obstacle worst = NONE, found;
+    for (int rank = 0; rank < window->size; rank++) {
         struct fr_rma_part *part = &window->parts[rank];
         part->base = adverts[rank].base;
         part->bytes = adverts[rank].bytes;
         part->unit = adverts[rank].unit;
         part->handle = adverts[rank].handle;
-        if (part->bytes == 0)
+        if (part->bytes == 0 || part->address)
             continue;
-        if (part->handle.bytes == 0) {
-            mapped = reach_host(part, fr_job_process_of(window->world[rank]), rank == window->rank);
-            continue;
-        }
-        mapped = fr_ipc_pin_beyond(&part->handle, user, &part->mapping) == FR_OK;
-        if (mapped)
-            describe(part);
+        if (part->handle.bytes != 0)
+            found = map(part, user);
+        else
+            found = reach_host(part, fr_job_process_of(window->world[rank]), rank == window->rank)
+                        ? NONE
+                        : NOT_MAPPED;
+        worst = found > worst ? found : worst;
     }
-    return mapped;
+    return worst;
 }
 
 static enum obstacle attach(struct fr_rma_window *window, const struct advert *adverts,
                             const struct fr_device_range *own)
 {
     window->words.secret = adverts[0].secret;
-    if (window->rank != 0 && fr_rma_words_open(&window->words, false) != FR_OK)
+    if (!window->words.header && fr_rma_words_open(&window->words, false) != FR_OK)
         return NO_WORDS;
-    return map_all(window, adverts, own) ? NONE : NOT_MAPPED;
+    return map_all(window, adverts, own);
+}
+
+// Sends the descriptor of this rank's memory to those that lack one. They have lost it where a
+// mapping of the memory had to make room for others.
+static enum obstacle send_again(struct fr_rma_window *window, const struct advert *own,
+                                const struct advert *adverts)
+{
+    enum fr_status sent = FR_OK;
+    for (int rank = 0; rank < window->size && own->handle.bytes != 0 && sent == FR_OK; rank++) {
+        if (adverts[rank].obstacle == LACKS_DESCRIPTOR && fr_ipc_needs_descriptor(&own->handle))
+            sent = fr_ipc_send_descriptor(&own->handle, fr_job_process_of(window->world[rank]), 1,
+                                          true);
+    }
+    return sent == FR_OK ? NONE : NOT_EXPORTED;
 }
 
 static enum fr_rma_outcome refuse(const struct fr_rma_offer *offer, int rank, unsigned obstacle)
 {
-    const char *why =
-        obstacle < FR_ARRAY_LENGTH(obstacles) ? obstacles[obstacle] : "cannot take part";
-    if (rank >= 0)
+    const char *why = obstacle < FR_ARRAY_LENGTH(obstacles) && obstacles[obstacle]
+                          ? obstacles[obstacle]
+                          : "cannot take part";
+    if (!offer->is_optional)
         fr_error("%s: a window over device memory is refused: rank %d %s", offer->call, rank, why);
-    else
-        fr_error("%s: a window over device memory is refused: a rank %s", offer->call, why);
+    else if (offer->rank == 0)
+        fr_warn_once("%s: windows are in host memory, not in device memory: rank %d %s",
+                     offer->call, rank, why);
     return FR_RMA_REFUSED;
 }
 
@@ -212,18 +265,24 @@ static enum fr_rma_outcome make(const struct fr_rma_offer *offer,
     struct advert own;
     enum obstacle first = prepare(window, offer, range, &own);
     own.obstacle = first;
-    if (exchange(offer->comm, &own, adverts) != FR_OK)
-        return FR_RMA_REFUSED;
-    for (int rank = 0; rank < offer->size; rank++) {
-        if (adverts[rank].obstacle != NONE)
-            return refuse(offer, rank, adverts[rank].obstacle);
+    const struct advert *worst = exchange(offer, &own, adverts);
+    if (worst && worst->obstacle == NONE) {
+        own.obstacle = attach(window, adverts, range);
+        worst = exchange(offer, &own, adverts);
     }
-    int worst = (int)attach(window, adverts, range);
-    enum fr_status status = find_largest(offer->comm, &worst);
+    if (worst && worst->obstacle == LACKS_DESCRIPTOR) {
+        own.obstacle = send_again(window, &own, adverts);
+        worst = exchange(offer, &own, adverts);
+        if (worst && worst->obstacle == NONE) {
+            own.obstacle = attach(window, adverts, range);
+            worst = exchange(offer, &own, adverts);
+        }
+    }
     fr_rma_words_seal(&window->words);
-    if (status != FR_OK)
-        return FR_RMA_REFUSED;
-    return worst == NONE ? FR_RMA_SERVED : refuse(offer, -1, (unsigned)worst);
+    if (!worst)
+        return FR_RMA_FAILED;
+    return worst->obstacle == NONE ? FR_RMA_SERVED
+                                   : refuse(offer, (int)(worst - adverts), worst->obstacle);
 }
 
 enum fr_rma_outcome fr_rma_window_agree(const struct fr_rma_offer *offer,
@@ -235,17 +294,18 @@ enum fr_rma_outcome fr_rma_window_agree(const struct fr_rma_offer *offer,
     struct advert *adverts = NULL;
     int any = fr_device_owns(&range) || offer->lacks_memory;
     if (find_largest(offer->comm, &any) != FR_OK)
-        return FR_RMA_REFUSED;
+        return FR_RMA_FAILED;
     if (!any)
         return FR_RMA_PLAIN;
     window = new_window(offer);
     adverts = calloc((size_t)offer->size, sizeof(*adverts));
     int lacks = !window || !adverts;
-    if (find_largest(offer->comm, &lacks) != FR_OK || lacks) {
-        fr_error("%s: a rank is out of memory for a window", offer->call);
-        lacks = true;
+    enum fr_rma_outcome outcome = FR_RMA_FAILED;
+    if (find_largest(offer->comm, &lacks) == FR_OK) {
+        if (lacks)
+            fr_error("%s: a rank is out of memory for a window", offer->call);
+        outcome = lacks ? FR_RMA_REFUSED : make(offer, &range, window, adverts);
     }
-    enum fr_rma_outcome outcome = lacks ? FR_RMA_REFUSED : make(offer, &range, window, adverts);
     free(adverts);
     if (outcome == FR_RMA_SERVED)
         *out = window;
@@ -276,24 +336,39 @@ int fr_rma_window_size(const struct fr_rma_window *window)
     return window->size;
 }
 
-enum fr_status fr_rma_window_bind(struct fr_rma_window *window, fr_word win)
+// Handles are small numbers or addresses, so their low bits are spread.
+static size_t place_of(fr_word win)
+{
+    return (size_t)((uint64_t)win * UINT64_C(0x9e3779b97f4a7c15) >> (64 - PLACE_BITS));
+}
+
+void fr_rma_window_bind(struct fr_rma_window *window, fr_word win)
 {
     window->win = win;
     fr_core_lock(&table_lock);
-    HASH_ADD(hh, table, win, sizeof(window->win), window);
-    bool has = FR_HASH_HAS(window);
+    window->next = table[place_of(win)];
+    table[place_of(win)] = window;
     fr_core_unlock(&table_lock);
-    if (!has)
-        return FR_ERR_NO_MEMORY;
     atomic_fetch_add(&fr_rma_window_count, 1);
-    return FR_OK;
+}
+
+void fr_rma_window_unbind(struct fr_rma_window *window)
+{
+    fr_core_lock(&table_lock);
+    struct fr_rma_window **at = &table[place_of(window->win)];
+    while (*at != window)
+        at = &(*at)->next;
+    *at = window->next;
+    fr_core_unlock(&table_lock);
+    atomic_fetch_sub(&fr_rma_window_count, 1);
 }
 
 struct fr_rma_window *fr_rma_window_find(fr_word win)
 {
-    struct fr_rma_window *window = NULL;
     fr_core_lock(&table_lock);
-    HASH_FIND(hh, table, &win, sizeof(win), window);
+    struct fr_rma_window *window = table[place_of(win)];
+    while (window && window->win != win)
+        window = window->next;
     fr_core_unlock(&table_lock);
     return window;
 }
@@ -324,25 +399,16 @@ static bool has_epoch(const struct fr_rma_window *window)
     return any;
 }
 
-enum fr_status fr_rma_window_close(struct fr_rma_window *window)
+enum fr_status fr_rma_window_close(struct fr_rma_window *window, enum fr_status *flushed)
 {
     if (has_epoch(window))
         return FR_ERR_EPOCH;
-    enum fr_status status = fr_rma_flush(window);
-    enum fr_status met = fr_rma_words_meet(&window->words);
-    return status == FR_OK ? met : status;
+    *flushed = fr_rma_flush(window);
+    return fr_rma_words_meet(&window->words);
 }
 
 void fr_rma_window_free(struct fr_rma_window *window)
 {
-    if (!window)
-        return;
-    fr_core_lock(&table_lock);
-    bool has = FR_HASH_HAS(window);
-    if (has)
-        HASH_DEL(table, window);
-    fr_core_unlock(&table_lock);
-    if (has)
-        atomic_fetch_sub(&fr_rma_window_count, 1);
-    free_window(window);
+    if (window)
+        free_window(window);
 }

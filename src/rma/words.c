@@ -19,7 +19,9 @@ struct fr_rma_header {
 struct fr_rma_line {
     _Atomic uint32_t next, read, write;
     _Atomic uint32_t updater; // the rank that updates, plus one; 0: none
-    char rest[FR_CONTROL_LINE_BYTES - 16];
+    _Atomic uint32_t holder;  // the rank that had the lock last, plus one
+    _Atomic uint32_t broken; // the rank, plus one, that has given up its ticket; nobody comes after
+    char rest[FR_CONTROL_LINE_BYTES - 24];
 };
 
 // What the row's rank has been told by another.
@@ -153,6 +155,26 @@ enum fr_status fr_rma_words_meet(struct fr_rma_words *words)
     return status;
 }
 
+// Returns whether a lock can still come to those who wait. A ticket whose owner has gone away is
+// never given back, so all others have to give up as well.
+static bool can_come(const struct fr_rma_line *line, int target)
+{
+    uint32_t by = atomic_load_explicit(&line->broken, memory_order_acquire);
+    if (by != 0)
+        fr_error("the lock of rank %d of a window is lost: rank %u has given it up", target,
+                 by - 1);
+    return by == 0;
+}
+
+static void give_up(const struct fr_rma_words *words, struct fr_rma_line *line, int target)
+{
+    uint32_t none = 0;
+    uint32_t holder = atomic_load_explicit(&line->holder, memory_order_relaxed);
+    if (atomic_compare_exchange_strong(&line->broken, &none, (uint32_t)words->rank + 1) &&
+        holder != 0)
+        fr_error("rank %u of a window was the last to get the lock of rank %d", holder - 1, target);
+}
+
 enum fr_status fr_rma_words_lock(struct fr_rma_words *words, int target, bool exclusive)
 {
     struct fr_rma_line *line = line_of(words, target);
@@ -161,10 +183,15 @@ enum fr_status fr_rma_words_lock(struct fr_rma_words *words, int target, bool ex
     enum fr_status status = FR_OK;
     uint32_t ticket = atomic_fetch_add_explicit(&line->next, 1, memory_order_acq_rel);
     while (status == FR_OK && atomic_load_explicit(turn, memory_order_acquire) != ticket)
-        status = fr_rma_wait_step(&wait);
-    if (status == FR_OK && !exclusive)
+        status = can_come(line, target) ? fr_rma_wait_step(&wait) : FR_ERR_MPI;
+    if (status != FR_OK) {
+        give_up(words, line, target);
+        return status;
+    }
+    atomic_store_explicit(&line->holder, (uint32_t)words->rank + 1, memory_order_relaxed);
+    if (!exclusive)
         atomic_store_explicit(&line->read, ticket + 1, memory_order_release);
-    return status;
+    return FR_OK;
 }
 
 void fr_rma_words_unlock(struct fr_rma_words *words, int target, bool exclusive)

@@ -152,6 +152,17 @@ $(fr_kinds_programs): tests/mpi/memory_kinds-%: tests/mpi/memory_kinds.c tests/p
 	$(fr_program_cc) $(filter %.c,$^) -ldl -lpthread
 endif
 
+# Cases of windows over device memory, for their test.
+fr_window_programs = $(MPI_FLAVOURS:%=tests/mpi/window_cases-%)
+EXTRA_DIST += tests/mpi/window_cases.c
+CLEANFILES += $(fr_window_programs)
+if !CROSS_COMPILING
+check_DATA += $(fr_window_programs)
+$(fr_window_programs): tests/mpi/window_cases-%: tests/mpi/window_cases.c tests/programs/memory.c \
+    tests/programs/memory.h
+	$(fr_program_cc) $(filter %.c,$^) -ldl -lpthread
+endif
+
 # A program with races between a GPU and MPI (FABRAIL_SYNC), and its test.
 fr_races_programs = $(MPI_FLAVOURS:%=tests/mpi/races-%)
 EXTRA_DIST += tests/mpi/races.test tests/mpi/races.c tests/mpi/hides.c
