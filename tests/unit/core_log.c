@@ -158,10 +158,9 @@ static void test_texts(void)
     CHECK(strcmp(fr_core_bytes_text((size_t)3 << 29, text), "1536M") == 0);
     CHECK(strcmp(fr_core_bytes_text((size_t)1 << 63, text), "8E") == 0);
     CHECK(strcmp(fr_core_bytes_text(SIZE_MAX, text), "18446744073709551615") == 0);
-    for (int status = FR_OK; status <= FR_ERR_CANCELLED; status++)
+    for (int status = FR_OK; status <= FR_ERR_EPOCH; status++)
         CHECK(strcmp(fr_core_status_text((enum fr_status)status), "unknown status") != 0);
-    CHECK(strcmp(fr_core_status_text((enum fr_status)(FR_ERR_CANCELLED + 1)), "unknown status") ==
-          0);
+    CHECK(strcmp(fr_core_status_text((enum fr_status)(FR_ERR_EPOCH + 1)), "unknown status") == 0);
 }
 
 int main(void)
