@@ -4,6 +4,10 @@
 //
 // All ranks go through all chunks. A rank publishes chunk i + 2 over chunk i once all have gone
 // through that. So the rank that is behind can always go on.
+//
+// A rank claims room for all ranks or for none. An operation without room keeps none from others,
+// and one with room needs no more. Operations come in any order on different ranks, so long chunks
+// leave most of the room free, and each operation can nearly always have short ones.
 #include "config.h"
 
 #include "fabrail/coll/host_reduce.h"
@@ -19,13 +23,20 @@
 enum {
     LINE_BYTES = FR_CONTROL_LINE_BYTES,
     PAGE_BYTES = 4096,
-    CHUNK_BYTES = 512 * 1024,
+    LONG_BYTES = 512 * 1024, // of a chunk
+    SHORT_BYTES = 4096,
+    MOST_BYTES = 8 * 1024 * 1024, // of all chunks
+    SPARE = 4,                    // long chunks take at most this part of the free room
     DEPTH = 2,
     LOOKS_A_JUDGEMENT = 64,
 };
 
+static const int64_t retry_ns = 1000 * 1000;
+static const int64_t give_up_ns = 30 * (int64_t)FR_SECOND_NS;
+
 struct header {
     _Alignas(LINE_BYTES) _Atomic uint32_t attached; // ranks
+    _Atomic uint32_t chunk_bytes;                   // 0: not decided
 };
 
 struct line {
@@ -44,15 +55,18 @@ static size_t head_bytes(const struct fr_coll_team *team)
     return round_up(sizeof(struct header) + (size_t)team->size * sizeof(struct line), PAGE_BYTES);
 }
 
-static size_t chunk_bytes(const struct fr_coll_host_reduce *host)
+// Returns the length of long chunks. Chunks are whole lines, and those of a rank whole pages.
+static size_t long_bytes(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce)
 {
-    size_t each = fr_device_reduce_element_bytes(host->reduce->row);
-    return round_up(host->chunk_elements * each, LINE_BYTES);
+    size_t all = reduce->elements * fr_device_reduce_element_bytes(reduce->row);
+    size_t most = (size_t)MOST_BYTES / DEPTH / (size_t)team->size / PAGE_BYTES * PAGE_BYTES;
+    most = most < SHORT_BYTES ? SHORT_BYTES : most < LONG_BYTES ? most : LONG_BYTES;
+    return all < most ? round_up(all, PAGE_BYTES) : most;
 }
 
-static size_t rank_bytes(const struct fr_coll_host_reduce *host)
+static size_t file_bytes(const struct fr_coll_team *team, size_t chunk_bytes)
 {
-    return round_up((host->chunks > 1 ? DEPTH : 1) * chunk_bytes(host), PAGE_BYTES);
+    return head_bytes(team) + (size_t)team->size * DEPTH * chunk_bytes;
 }
 
 static struct line *line_of(const struct fr_coll_host_reduce *host, int rank)
@@ -64,8 +78,8 @@ static struct line *line_of(const struct fr_coll_host_reduce *host, int rank)
 static unsigned char *chunk_of(const struct fr_coll_team *team,
                                const struct fr_coll_host_reduce *host, int rank, uint64_t chunk)
 {
-    return (unsigned char *)host->shm.memory + head_bytes(team) + (size_t)rank * rank_bytes(host) +
-           chunk % DEPTH * chunk_bytes(host);
+    return (unsigned char *)host->shm.memory + head_bytes(team) +
+           ((size_t)rank * DEPTH + chunk % DEPTH) * host->chunk_bytes;
 }
 
 static uint64_t published_by(const struct fr_coll_host_reduce *host, int rank)
@@ -78,42 +92,78 @@ static uint64_t passed_by(const struct fr_coll_host_reduce *host, int rank)
     return atomic_load_explicit(&line_of(host, rank)->passed, memory_order_acquire);
 }
 
-static void measure(const struct fr_coll_team *team, struct fr_coll_host_reduce *host)
+// Decides on the length of chunks, for all ranks alike. Room for short ones is there.
+static void decide(const struct fr_coll_team *team, struct fr_coll_host_reduce *host)
 {
-    const struct fr_coll_reduce *reduce = host->reduce;
-    char use[16];
-    size_t most = CHUNK_BYTES / fr_device_reduce_element_bytes(reduce->row);
-    host->chunk_elements = reduce->elements < most ? reduce->elements : most;
-    host->chunks = (reduce->elements + host->chunk_elements - 1) / host->chunk_elements;
-    snprintf(use, sizeof(use), "%x.%x", team->clone % (1u << 20), (unsigned)host->number);
-    host->secret = fr_coll_secret_of(use, team->name);
+    struct header *header = host->shm.memory;
+    const size_t each = fr_device_reduce_element_bytes(host->reduce->row);
+    const size_t most = long_bytes(team, host->reduce), bytes = file_bytes(team, most);
+    uint32_t decided = atomic_load(&header->chunk_bytes);
+    if (decided == 0) {
+        bool has_room = fr_job_shm_has_room(&host->shm, SPARE * bytes) &&
+                        fr_job_shm_claim(&host->shm, 0, bytes);
+        uint32_t own = has_room ? (uint32_t)most : SHORT_BYTES;
+        if (atomic_compare_exchange_strong(&header->chunk_bytes, &decided, own))
+            decided = own;
+    }
+    host->chunk_bytes = decided;
+    host->chunk_elements = decided / each;
+    host->chunks = (host->reduce->elements + host->chunk_elements - 1) / host->chunk_elements;
 }
 
-// Opens the memory, and claims this rank's room in it. The last rank to come takes the name away.
-// Where there is no room now, there may be later.
+// Opens the memory, with room for all ranks. The last rank to come takes the name away. Where there
+// is no room now, there may be later.
 static enum fr_status open_memory(const struct fr_coll_team *team, struct fr_coll_host_reduce *host)
 {
-    const size_t each = fr_device_reduce_element_bytes(host->reduce->row);
-    const size_t head = head_bytes(team);
+    const size_t most = long_bytes(team, host->reduce);
+    char use[16];
     if (!host->sum) {
-        measure(team, host);
-        host->sum = malloc(host->chunk_elements * each);
+        snprintf(use, sizeof(use), "%x.%x", team->clone % (1u << 20), (unsigned)host->number);
+        host->secret = fr_coll_secret_of(use, team->name);
+        host->sum = malloc(most);
     }
     if (!host->sum)
         return FR_ERR_NO_MEMORY;
-    size_t own = head + (size_t)team->rank * rank_bytes(host);
-    if (!host->is_open) {
-        enum fr_status status = fr_job_shm_open(
-            &host->secret, head + (size_t)team->size * rank_bytes(host), head, &host->shm);
-        if (status != FR_OK)
-            return status;
-        host->is_open = true;
-        struct header *header = host->shm.memory;
-        if (atomic_fetch_add(&header->attached, 1) + 1 == (uint32_t)team->size)
-            fr_job_shm_remove(&host->secret);
-    }
-    host->has_room = fr_job_shm_claim(&host->shm, own, rank_bytes(host));
-    return host->has_room ? FR_OK : FR_ERR_NO_MEMORY;
+    enum fr_status status = fr_job_shm_open(&host->secret, file_bytes(team, most),
+                                            file_bytes(team, SHORT_BYTES), false, &host->shm);
+    if (status != FR_OK)
+        return status;
+    decide(team, host);
+    host->is_open = true;
+    struct header *header = host->shm.memory;
+    if (atomic_fetch_add(&header->attached, 1) + 1 == (uint32_t)team->size)
+        fr_job_shm_remove(&host->secret);
+    return FR_OK;
+}
+
+// Tries to open the memory, every millisecond until that has failed for half a minute.
+static enum fr_status try_open(const struct fr_coll_team *team, struct fr_coll_host_reduce *host)
+{
+    int64_t now = host->retry_ns ? fr_wait_ns(&host->lack) : 0;
+    if (now < host->retry_ns)
+        return FR_ERR_NO_MEMORY;
+    if (open_memory(team, host) == FR_OK)
+        return FR_OK;
+    host->retry_ns = fr_wait_ns(&host->lack) + retry_ns;
+    if (now < give_up_ns)
+        return FR_ERR_NO_MEMORY;
+    fr_error("%s: no shared memory with the other processes of this host (/dev/shm) for %d seconds",
+             host->reduce->call, (int)(give_up_ns / (int64_t)FR_SECOND_NS));
+    return FR_ERR_MPI;
+}
+
+// Tells the other ranks that this one has failed. Before it has attached, it takes the memory's
+// name away, as nobody does otherwise before all have. A rank that has waited in vain is found out
+// by those that wait for it.
+static void tell_failure(struct fr_coll_team *team, struct fr_coll_host_reduce *host,
+                         enum fr_status status)
+{
+    if (!host->is_open)
+        fr_job_shm_remove(&host->secret);
+    if (!host->is_open || status == FR_ERR_MPI)
+        team->broken = true;
+    else
+        atomic_store(&line_of(host, team->rank)->failed, true);
 }
 
 static bool have_all_attached(const struct fr_coll_team *team,
@@ -250,6 +300,15 @@ static int find_failed(const struct fr_coll_team *team, const struct fr_coll_hos
     return -1;
 }
 
+// Whether a rank has given up before it could attach. The name goes before that only then, or when
+// some rank that has attached has failed.
+static bool has_one_given_up(const struct fr_coll_team *team,
+                             const struct fr_coll_host_reduce *host)
+{
+    return host->is_open && !have_all_attached(team, host) && !fr_job_shm_is_named(&host->shm) &&
+           !have_all_attached(team, host);
+}
+
 // Returns the rank that has gone through fewest chunks, or one that is gone before its end.
 static int find_late(const struct fr_coll_team *team, const struct fr_coll_host_reduce *host,
                      bool *gone)
@@ -268,20 +327,25 @@ static int find_late(const struct fr_coll_team *team, const struct fr_coll_host_
 
 // Judges a wait in which nothing goes on. `lacks`: it is for memory. The clock of FABRAIL_TIMEOUT
 // begins with a call that waits.
-static enum fr_status judge(struct fr_coll_team *team, struct fr_coll_host_reduce *host, bool lacks)
+static enum fr_status judge(const struct fr_coll_team *team, struct fr_coll_host_reduce *host,
+                            bool lacks)
 {
     const char *call = host->reduce->call;
     char whom[64] = "room in the shared memory of this host (/dev/shm)";
     bool gone = false;
     int failed = find_failed(team, host), late;
     if (failed >= 0) {
-        fr_error("%s: rank %d of the communicator could not move its data", call, failed);
+        fr_error("%s: rank %d of the communicator has failed", call, failed);
         return FR_ERR_DEVICE;
     }
     if (++host->looks % LOOKS_A_JUDGEMENT != 0 ||
         fr_wait_ns(&host->time) - host->looked_ns < FR_SECOND_NS)
         return FR_OK;
     host->looked_ns = fr_wait_ns(&host->time);
+    if (has_one_given_up(team, host)) {
+        fr_error("%s: a rank of the communicator has given up", call);
+        return FR_ERR_MPI;
+    }
     late = find_late(team, host, &gone);
     if (gone)
         fr_error("%s: rank %d of the communicator is gone", call, late);
@@ -294,7 +358,6 @@ static enum fr_status judge(struct fr_coll_team *team, struct fr_coll_host_reduc
         snprintf(whom, sizeof(whom), "rank %d of the communicator", late);
     if (!gone && fr_coll_wait_judge(&host->time, call, whom))
         return FR_OK;
-    team->broken = true;
     return FR_ERR_MPI;
 }
 
@@ -319,7 +382,7 @@ static enum fr_status go_on(const struct fr_coll_team *team, struct fr_coll_host
 enum fr_status fr_coll_host_reduce_progress(struct fr_coll_team *team,
                                             struct fr_coll_host_reduce *host, bool *over)
 {
-    enum fr_status status = host->has_room ? FR_OK : open_memory(team, host);
+    enum fr_status status = host->is_open ? FR_OK : try_open(team, host);
     bool lacks = status == FR_ERR_NO_MEMORY;
     if (status == FR_OK)
         status = go_on(team, host);
@@ -330,8 +393,8 @@ enum fr_status fr_coll_host_reduce_progress(struct fr_coll_team *team,
     }
     if (status == FR_OK || lacks)
         status = judge(team, host, lacks);
-    if (status != FR_OK && status != FR_ERR_MPI && host->is_open) // others find that out
-        atomic_store(&line_of(host, team->rank)->failed, true);
+    if (status != FR_OK)
+        tell_failure(team, host, status);
     *over = status != FR_OK;
     return status;
 }
@@ -345,5 +408,5 @@ void fr_coll_host_reduce_end(const struct fr_coll_team *team, struct fr_coll_hos
     if (!have_all_attached(team, host))
         fr_job_shm_remove(&host->secret);
     fr_job_shm_close(&host->shm);
-    host->is_open = host->has_room = false;
+    host->is_open = false;
 }

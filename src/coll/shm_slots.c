@@ -59,7 +59,7 @@ static bool claim(void) FR_REQUIRES(lock)
 static enum fr_status attach(const struct fr_job_secret *secret) FR_REQUIRES(lock)
 {
     size_t bytes = offset_of(process_count, 0);
-    enum fr_status status = fr_job_shm_open(secret, bytes, PAGE_BYTES, &shared);
+    enum fr_status status = fr_job_shm_open(secret, bytes, PAGE_BYTES, true, &shared);
     if (status != FR_OK)
         return status;
     struct header *header = shared.memory;

@@ -54,7 +54,7 @@ static struct table *attach(const struct fr_job_secret *secret, int sharers)
     fr_core_lock(&attach_lock);
     if (!table && !failed) {
         table_secret = *secret;
-        failed = fr_job_shm_open(secret, sizeof(*table), sizeof(*table), &shared) != FR_OK;
+        failed = fr_job_shm_open(secret, sizeof(*table), sizeof(*table), true, &shared) != FR_OK;
         named = !failed;
         table = failed ? NULL : shared.memory;
         if (table && atomic_fetch_add(&table->attached, 1) + 1 == (uint32_t)sharers) {

@@ -124,8 +124,8 @@ static enum fr_status open_memory(const struct fr_job_process *members)
     memcpy(host.members, members, list_bytes);
     size_t bytes = common_offset() + host.common_bytes;
     // A process that is alone on its host needs no name.
-    enum fr_status status =
-        fr_job_shm_open(host.count > 1 ? &host.name : NULL, bytes, host.head_bytes, &host.shm);
+    enum fr_status status = fr_job_shm_open(host.count > 1 ? &host.name : NULL, bytes,
+                                            host.head_bytes, true, &host.shm);
     if (status != FR_OK)
         goto free_members;
     status = enter(host.shm.memory);

@@ -3,8 +3,8 @@
 //
 // A name is needed as long as some process may still come. If all are killed before that, nobody is
 // left to remove it. So each process that has a name holds a shared lock on its file, which the
-// kernel ends with the process. A process that makes a name removes those of the same user that
-// nobody has a lock on.
+// kernel ends with the process. A process that makes a name that lasts removes those of the same
+// user that nobody has a lock on.
 #include "config.h"
 
 #include "fabrail/job/shm.h"
@@ -19,6 +19,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 enum { NAME_BYTES = 64 };
@@ -45,6 +46,13 @@ static bool is_named(int file)
     return fstat(file, &status) == 0 && status.st_nlink > 0;
 }
 
+// Removes the name of an open file, unless another descriptor has a lock on it. Returns whether it
+// has. The descriptor's own lock is lost.
+static bool remove_unlocked(int file, const char *name)
+{
+    return flock(file, LOCK_EX | LOCK_NB) == 0 && is_named(file) && unlink(name) == 0;
+}
+
 // Removes the name of a file of this user's, if nobody has a lock on it.
 static void remove_abandoned(const char *name)
 {
@@ -54,7 +62,7 @@ static void remove_abandoned(const char *name)
     int file = open(name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0)
         return;
-    if (flock(file, LOCK_EX | LOCK_NB) == 0 && is_named(file) && unlink(name) == 0)
+    if (remove_unlocked(file, name))
         fr_debug("shared memory %s that a job had left behind is taken away", name);
     close(file);
 }
@@ -193,8 +201,8 @@ bool fr_job_shm_claim(const struct fr_job_shm *shm, size_t offset, size_t bytes)
 }
 
 // Opens a file, which the first process makes. All give it the same size. Returns -1 when it is
-// another's.
-static int open_file(const char *name, size_t bytes)
+// another's. The process that makes a file that lasts removes abandoned ones.
+static int open_file(const char *name, size_t bytes, bool lasts)
 {
     struct stat status;
     int file = open_locked(name, O_CREAT);
@@ -204,7 +212,7 @@ static int open_file(const char *name, size_t bytes)
         if (status.st_size != 0 && status.st_size != (off_t)bytes)
             errno = EINVAL;
         else if (ftruncate(file, (off_t)bytes) == 0) {
-            if (status.st_size == 0)
+            if (status.st_size == 0 && lasts)
                 remove_all_abandoned();
             return file;
         }
@@ -222,14 +230,14 @@ static enum fr_status translate(int error)
 
 // A name whose memory not all have attached to is removed by those who have, at their end.
 enum fr_status fr_job_shm_open(const struct fr_job_secret *secret, size_t bytes, size_t claimed,
-                               struct fr_job_shm *shm)
+                               bool lasts, struct fr_job_shm *shm)
 {
     char name[NAME_BYTES] = "";
     int flags = secret ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
     *shm = (struct fr_job_shm){.bytes = bytes, .file = -1};
     if (secret) {
         name_of(secret, name);
-        int file = open_file(name, bytes);
+        int file = open_file(name, bytes, lasts);
         if (file < 0) {
             fr_warn_once("no shared memory with the other processes of this host: %m");
             return translate(errno);
@@ -244,10 +252,25 @@ enum fr_status fr_job_shm_open(const struct fr_job_secret *secret, size_t bytes,
     fr_warn_once("shared memory cannot be mapped: %m");
 close_file:
     if (shm->file >= 0) {
-        unlink(name);
+        (void)!remove_unlocked(shm->file, name); // others may have opened it by now
         close(shm->file);
+        shm->file = -1;
     }
     return FR_ERR_NO_MEMORY;
+}
+
+bool fr_job_shm_is_named(const struct fr_job_shm *shm)
+{
+    return !is_own_file(shm) || is_named(shm->file);
+}
+
+// Sizes of zero are those of a file system without a bound.
+bool fr_job_shm_has_room(const struct fr_job_shm *shm, size_t bytes)
+{
+    struct statvfs status;
+    if (!is_own_file(shm) || fstatvfs(shm->file, &status) != 0)
+        return false;
+    return status.f_blocks == 0 || status.f_bavail >= bytes / status.f_frsize;
 }
 
 void fr_job_shm_close_file(struct fr_job_shm *shm)

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Reductions by CPUs: one thread plays all ranks and goes on with them in random order, so nothing
 // may wait for another rank. Vectors are in host and in device memory, shorter and longer than a
-// chunk, and results may be stored over them. Nothing is left in /dev/shm, however it ends.
+// chunk, and results may be stored over them. Nothing is left in /dev/shm, however it ends,
+// and little room there is enough.
 #include "config.h"
 
 #include "fabrail/coll/host_reduce.h"
 
 #include "ipc_pair.h"
 
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 enum { RANKS = 3, GUARD = 64, CHUNK = 512 * 1024 };
@@ -228,6 +234,11 @@ static bool is_zero(int rank)
     return rank == 0;
 }
 
+static bool is_one(int rank)
+{
+    return rank == 1;
+}
+
 static void begin_all(struct operation *op)
 {
     make_teams();
@@ -269,18 +280,156 @@ static void test_late(void)
     end(&op);
 }
 
+// A rank cannot open the memory that another has opened. Both end, and the team is broken.
+static void test_shut_out(void)
+{
+    struct operation op;
+    struct rlimit files, none;
+    bool over = false;
+    begin_all(&op);
+    CHECK(fr_coll_host_reduce_progress(&teams[0], &op.hosts[0], &over) == FR_OK && !over);
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    none = (struct rlimit){.rlim_cur = 1, .rlim_max = files.rlim_max};
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    teams[1].later.awaited = 1;
+    CHECK(run(&op, is_one) == FR_ERR_MPI && teams[1].broken);
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    CHECK(run(&op, is_zero) == FR_ERR_MPI && teams[0].broken);
+    end(&op);
+}
+
 static void run_failures(void)
 {
     pair_begin(0);
     test_gone(false);
     test_gone(true);
     test_late();
+    test_shut_out();
+    pair_end();
+}
+
+static bool write_text(const char *path, const char *text)
+{
+    int file = open(path, O_WRONLY);
+    bool written = file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text);
+    close(file);
+    return written;
+}
+
+// Gives this process a /dev/shm of its own, of 16 MiB. Returns false where that is not permitted.
+static bool shrink_shm(void)
+{
+    char users[32], groups[32];
+    snprintf(users, sizeof(users), "0 %d 1", (int)geteuid());
+    snprintf(groups, sizeof(groups), "0 %d 1", (int)getegid());
+    return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 &&
+           write_text("/proc/self/setgroups", "deny") && write_text("/proc/self/uid_map", users) &&
+           write_text("/proc/self/gid_map", groups) &&
+           mount("none", "/dev/shm", "tmpfs", 0, "size=16m") == 0;
+}
+
+// Fills /dev/shm but for some bytes. The room comes back when the returned file is closed.
+static int fill_shm(off_t spare)
+{
+    struct statvfs status;
+    char name[] = "/dev/shm/filler-XXXXXX";
+    int file = mkstemp(name);
+    CHECK(file >= 0 && unlink(name) == 0 && fstatvfs(file, &status) == 0);
+    CHECK(fallocate(file, 0, 0, (off_t)(status.f_bavail * status.f_frsize) - spare) == 0);
+    return file;
+}
+
+// Many operations at once. Rank 0 begins all, the last one first; each other rank begins the next
+// one when its last is over.
+static void test_many(void)
+{
+    enum { OPERATIONS = 12 };
+    static struct operation ops[OPERATIONS];
+    bool over[OPERATIONS][RANKS] = {{false}};
+    int done[RANKS] = {0};
+    const time_t began = time(NULL);
+    make_teams();
+    for (int i = 0; i < OPERATIONS; i++) {
+        ops[i] = (struct operation){
+            .row = FR_REDUCE_I32_MAX, .form = FR_COLL_TO_ALL, .elements = CHUNK / 2};
+        for (int rank = 0; rank < RANKS; rank++)
+            begin_rank(&ops[i], rank, (uint64_t)i);
+    }
+    for (int left = OPERATIONS * RANKS; left > 0 && time(NULL) < began + 60;) {
+        for (int step = 0; step < OPERATIONS * RANKS; step++) {
+            int rank = step % RANKS;
+            int i = rank == 0 ? OPERATIONS - 1 - step / RANKS : done[rank];
+            if (i == OPERATIONS || over[i][rank])
+                continue;
+            CHECK(fr_coll_host_reduce_progress(&teams[rank], &ops[i].hosts[rank], &over[i][rank]) ==
+                  FR_OK);
+            if (!over[i][rank])
+                continue;
+            check_rank(&ops[i], rank);
+            fr_coll_host_reduce_end(&teams[rank], &ops[i].hosts[rank]);
+            done[rank]++;
+            left--;
+        }
+    }
+    for (int rank = 0; rank < RANKS; rank++)
+        CHECK(done[rank] == OPERATIONS, "rank %d has done %d", rank, done[rank]);
+    for (int i = 0; i < OPERATIONS; i++)
+        end(&ops[i]);
+}
+
+// There is no room at first.
+static void test_full(void)
+{
+    struct operation op;
+    bool over = false;
+    begin_all(&op);
+    int filler = fill_shm(0);
+    for (int i = 0; i < 20; i++) {
+        CHECK(fr_coll_host_reduce_progress(&teams[i % RANKS], &op.hosts[i % RANKS], &over) ==
+                  FR_OK &&
+              !over);
+        usleep(1000);
+    }
+    close(filler);
+    filler = fill_shm((off_t)256 * 1024); // for short chunks alone
+    CHECK(run(&op, NULL) == FR_OK);
+    for (int rank = 0; rank < RANKS; rank++)
+        check_rank(&op, rank);
+    end(&op);
+    close(filler);
+}
+
+// A process that fails to claim room leaves the name to one that has opened the memory.
+static void test_name(void)
+{
+    struct fr_job_secret secret;
+    struct fr_job_shm first, second;
+    CHECK(fr_job_secret_draw(&secret) == FR_OK);
+    CHECK(fr_job_shm_open(&secret, 65536, 4096, false, &first) == FR_OK);
+    int filler = fill_shm(0);
+    CHECK(fr_job_shm_open(&secret, 65536, 65536, false, &second) == FR_ERR_NO_MEMORY);
+    CHECK(fr_job_shm_is_named(&first));
+    fr_job_shm_close(&first);
+    CHECK(fr_job_shm_open(&secret, 65536, 65536, false, &second) == FR_ERR_NO_MEMORY);
+    CHECK(fr_job_shm_map(&secret, false, 65536, &second) == FR_ERR_NOT_FOUND, "a name is left");
+    close(filler);
+}
+
+static void run_room(void)
+{
+    if (!shrink_shm())
+        return;
+    pair_begin(0);
+    test_name();
+    test_full();
+    test_many();
     pair_end();
 }
 
 static const struct process_case cases[] = {
     {.name = "forms", .count = 1, .run = run_forms},
     {.name = "failures", .count = 1, .run = run_failures, .common = {"FABRAIL_TIMEOUT=3"}},
+    {.name = "room", .count = 1, .run = run_room},
     {.name = NULL},
 };
 

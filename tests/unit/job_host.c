@@ -421,8 +421,8 @@ static void run_areas(void)
 
 static bool open_shm(struct fr_job_secret *secret, char text[64], struct fr_job_shm *shm)
 {
-    bool opened =
-        fr_job_secret_draw(secret) == FR_OK && fr_job_shm_open(secret, 8192, 4096, shm) == FR_OK;
+    bool opened = fr_job_secret_draw(secret) == FR_OK &&
+                  fr_job_shm_open(secret, 8192, 4096, true, shm) == FR_OK;
     job_name_text(secret, text);
     return opened && access(text, F_OK) == 0;
 }

@@ -3,7 +3,8 @@
 //
 // Each rank publishes its vector chunk by chunk in shared memory of this operation alone, and
 // combines in rank order what it needs. No function of MPI is called, so any thread can go on with
-// it. The memory has room for two chunks of each rank, whatever the size of the vectors.
+// it. The memory has room for two chunks of each rank, whatever the size of the vectors, and
+// at most 8 MiB of them; with little room in /dev/shm the chunks are short.
 #ifndef FR_FABRAIL_COLL_HOST_REDUCE_H
 #define FR_FABRAIL_COLL_HOST_REDUCE_H
 
@@ -27,9 +28,10 @@ struct fr_coll_host_reduce {
     struct fr_job_shm shm;
     struct fr_job_secret secret;
     bool is_open;
-    bool has_room; // of its own in the memory
     void *sum;
-    size_t chunk_elements, chunks;
+    size_t chunk_bytes, chunk_elements, chunks; // alike on all ranks; known when the memory is open
+    struct fr_wait lack;                        // the wait for memory
+    int64_t retry_ns;
     struct fr_wait time; // the wait for other ranks
     int64_t looked_ns;
     unsigned looks;

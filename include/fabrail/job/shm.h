@@ -25,11 +25,12 @@ FR_MUST_CHECK enum fr_status fr_job_shm_map(const struct fr_job_secret *secret, 
                                             size_t bytes, struct fr_job_shm *shm);
 
 // Maps the shared memory of a secret, and makes it if it is not there yet. The process that makes
-// it removes what killed jobs of this user have left behind. The file stays open and has holes:
-// only its first `claimed` bytes may be touched. Without a secret (NULL) the memory is this
-// process's alone, has no file, and all of it may be touched. Errors are those of fr_job_shm_map.
+// memory that `lasts` removes what killed jobs of this user have left behind. The file stays open
+// and has holes: only its first `claimed` bytes may be touched. Without a secret (NULL) the memory
+// is this process's alone, has no file, and all of it may be touched. Errors are those of
+// fr_job_shm_map. A failure leaves a name behind only where other processes have opened it.
 FR_MUST_CHECK enum fr_status fr_job_shm_open(const struct fr_job_secret *secret, size_t bytes,
-                                             size_t claimed, struct fr_job_shm *shm);
+                                             size_t claimed, bool lasts, struct fr_job_shm *shm);
 
 // Unmaps the memory and closes the file. The name stays.
 void fr_job_shm_close(struct fr_job_shm *shm);
@@ -40,6 +41,13 @@ void fr_job_shm_close_file(struct fr_job_shm *shm);
 // Claims room for bytes [offset, offset + bytes), so that they can be touched. Returns false, with
 // one warning, if there is none.
 bool fr_job_shm_claim(const struct fr_job_shm *shm, size_t offset, size_t bytes);
+
+// Returns whether the file system has so much room that nobody has claimed. Others may claim it
+// meanwhile.
+bool fr_job_shm_has_room(const struct fr_job_shm *shm, size_t bytes);
+
+// Returns whether the open file has its name still, as far as this process can tell.
+bool fr_job_shm_is_named(const struct fr_job_shm *shm);
 
 // Removes the name of the shared memory of a secret. A name that is gone does no harm.
 void fr_job_shm_remove(const struct fr_job_secret *secret);
