@@ -344,6 +344,12 @@ static void end_lanes(struct fr_device_batch *batch)
 void fr_device_batch_hold(struct fr_device_batch *batch, void (*release)(void *object),
                           void *object)
 {
+    for (unsigned i = 0; i < batch->held_count; i++) {
+        if (batch->held[i].object == object && batch->held[i].release == release) {
+            release(object);
+            return;
+        }
+    }
     if (batch->held_count == FR_ARRAY_LENGTH(batch->held)) {
         start_few(batch);
         end_lanes(batch);

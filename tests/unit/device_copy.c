@@ -275,6 +275,28 @@ static void test_marks(const struct driver_memory *memory)
     free(host);
 }
 
+static void count_release(void *object)
+{
+    ++*(unsigned *)object;
+}
+
+// A window of messages holds few objects, but some of them often. The batch goes on meanwhile, and
+// the last reference to each stays until it is finished.
+static void test_held(void)
+{
+    enum { OBJECTS = 10, ROUNDS = 64 };
+    unsigned released[OBJECTS] = {0};
+    struct fr_device_batch batch;
+    fr_device_batch_begin(&batch);
+    for (unsigned i = 0; i < ROUNDS * OBJECTS; i++)
+        fr_device_batch_hold(&batch, count_release, &released[i % OBJECTS]);
+    for (unsigned i = 0; i < OBJECTS; i++)
+        CHECK(released[i] < ROUNDS, "object %u: %u", i, released[i]);
+    CHECK(fr_device_batch_finish(&batch) == FR_OK);
+    for (unsigned i = 0; i < OBJECTS; i++)
+        CHECK(released[i] == ROUNDS, "object %u: %u", i, released[i]);
+}
+
 // cudaMemset and copies between devices return before they are done; a copy right after them must
 // show what they wrote all the same.
 static void test_unfinished_calls(void)
@@ -543,6 +565,7 @@ int main(void)
         driver_free(&memory);
     }
     test_runs_on_device();
+    test_held();
     test_unfinished_calls();
     test_unfinished_mixed_calls(context, FR_KIND_MALLOC);
     test_unfinished_mixed_calls(context, FR_KIND_VMM);

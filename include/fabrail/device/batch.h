@@ -52,7 +52,7 @@ struct fr_device_batch {
     struct {
         void (*release)(void *object);
         void *object;
-    } held[4];
+    } held[16];
     unsigned held_count;
     enum fr_status status; // first failure, which fr_device_batch_finish returns
 };
@@ -73,7 +73,8 @@ void fr_device_batch_copy(struct fr_device_batch *batch, const struct fr_device_
 FR_MUST_CHECK enum fr_status fr_device_batch_finish(struct fr_device_batch *batch);
 
 // Calls `release` with `object` once all copies that the batch has so far are done. It is called at
-// finish. If the batch already holds too many objects, the function waits and calls it at once.
+// finish. If the batch holds the object already, with the same `release`, one of the two calls may
+// come at once. If the batch holds too many objects, the function waits and calls it at once.
 void fr_device_batch_hold(struct fr_device_batch *batch, void (*release)(void *object),
                           void *object);
 
