@@ -49,7 +49,10 @@ bool fr_staging_fuse(const struct fr_staging_fused *fused, struct fr_device_batc
     if (compiled == NULL)
         return false;
     packing.shape = &compiled->shape;
-    if (compiled->table != NULL) {
+    if (compiled->table != NULL && fused->far == NULL &&
+        fr_pack_table_bytes(&compiled->shape) <= FR_PACK_INLINE_BYTES) {
+        packing.small_table = compiled->table;
+    } else if (compiled->table != NULL) {
         table = fr_staging_table_borrow(compiled, view->range.device);
         if (table == NULL)
             return false;

@@ -95,6 +95,23 @@ static bool drop(size_t most, uint64_t before_ns)
     return destroy_all(&victims);
 }
 
+// Makes room for a table of `bytes`. Returns false, and drops none, if those that copies use leave
+// too little.
+static bool make_room(size_t bytes)
+{
+    size_t used = 0;
+    fr_core_lock(&tables_lock);
+    for (struct fr_list *link = by_use.next; link != &by_use; link = link->next) {
+        const struct fr_staging_table *table = FR_LIST_ENTRY(link, struct fr_staging_table, link);
+        used += table->users > 0 ? table->lease.bytes : 0;
+    }
+    fr_core_unlock(&tables_lock);
+    bool fits = bytes <= TABLES_MOST && used <= TABLES_MOST - bytes;
+    if (fits)
+        (void)drop(TABLES_MOST - bytes, 0);
+    return fits;
+}
+
 // Drops the tables of a freed datatype.
 static void forget(uint64_t id)
 {
@@ -198,20 +215,30 @@ static struct fr_staging_table *enter(struct fr_staging_table *made)
     return first;
 }
 
-struct fr_staging_table *fr_staging_table_borrow(const struct fr_datatype_compiled *compiled,
-                                                 int device)
+// Returns whether this is the first question about a layout. Layouts share places, so the answer
+// may be true again.
+static bool is_first_use(uint64_t id)
 {
-    const struct key key = {compiled->id, (uint64_t)device};
-    size_t bytes = fr_pack_table_bytes(&compiled->shape);
-    struct fr_staging_table *table = take(&key);
-    if (table || bytes > TABLES_MOST)
-        return table;
+    static _Atomic uint64_t last_ids[256];
+    _Atomic uint64_t *last = &last_ids[id % FR_ARRAY_LENGTH(last_ids)];
+    bool is_first = atomic_load_explicit(last, memory_order_relaxed) != id;
+    if (is_first)
+        atomic_store_explicit(last, id, memory_order_relaxed);
+    return is_first;
+}
+
+static struct fr_staging_table *make(const struct fr_datatype_compiled *compiled,
+                                     const struct key *key, size_t bytes)
+{
+    int device = (int)key->device;
+    struct fr_staging_table *table;
+    if (!make_room(bytes))
+        return NULL;
     fr_datatype_watch(forget);
-    (void)drop(TABLES_MOST - bytes, 0);
     table = calloc(1, sizeof(*table));
     if (!table)
         return NULL;
-    table->key = key;
+    table->key = *key;
     fr_list_init(&table->link);
     if (fr_staging_borrow_device(device, bytes, &table->lease) != FR_OK) {
         free(table);
@@ -224,6 +251,25 @@ struct fr_staging_table *fr_staging_table_borrow(const struct fr_datatype_compil
     table = enter(table);
     fr_staging_device_look_after(fr_time_coarse_ns());
     return table;
+}
+
+struct fr_staging_table *fr_staging_table_borrow(const struct fr_datatype_compiled *compiled,
+                                                 int device)
+{
+    const struct key key = {compiled->id, (uint64_t)device};
+    struct fr_staging_table *table = take(&key);
+    return table ? table : make(compiled, &key, fr_pack_table_bytes(&compiled->shape));
+}
+
+struct fr_staging_table *fr_staging_table_borrow_used(const struct fr_datatype_compiled *compiled,
+                                                      int device)
+{
+    const struct key key = {compiled->id, (uint64_t)device};
+    size_t bytes = fr_pack_table_bytes(&compiled->shape);
+    struct fr_staging_table *table = take(&key);
+    if (table || (bytes <= FR_PACK_INLINE_BYTES && is_first_use(compiled->id)))
+        return table;
+    return make(compiled, &key, bytes);
 }
 
 bool fr_staging_tables_drop(uint64_t unused_since_ns)

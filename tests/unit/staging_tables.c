@@ -94,6 +94,57 @@ static void test_bound(void)
     free(huge.table);
 }
 
+// Tables in use count towards the bound as well. One that does not fit beside them throws out none.
+static void test_in_use(void)
+{
+    enum { ENTRIES = 4 << 20, COUNT = 3 }; // 16 MiB each
+    struct fr_staging_table *used[COUNT], *table;
+    (void)fr_staging_tables_drop(UINT64_MAX);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        struct fr_datatype_compiled compiled = make(200 + i, ENTRIES);
+        used[i] = fr_staging_table_borrow(&compiled, 0);
+        CHECK(used[i] && holds(used[i], &compiled), "table %llu", (unsigned long long)i);
+        free(compiled.table);
+    }
+    struct fr_datatype_compiled idle = make(210, FEW_ENTRIES), large = make(211, ENTRIES + 1);
+    table = fr_staging_table_borrow(&idle, 0);
+    CHECK(table != NULL);
+    if (table)
+        fr_staging_table_return(table);
+    size_t before = lent();
+    CHECK(fr_staging_table_borrow(&large, 0) == NULL && lent() == before, "%zu bytes, not %zu",
+          lent(), before);
+    for (size_t i = 0; i < COUNT; i++) {
+        if (used[i])
+            fr_staging_table_return(used[i]);
+    }
+    table = fr_staging_table_borrow(&large, 0);
+    CHECK(table && holds(table, &large) && lent() <= 64 * MIB, "%zu bytes", lent());
+    if (table)
+        fr_staging_table_return(table);
+    free(idle.table);
+    free(large.table);
+}
+
+// A small table is made for the second caller that can do without, a longer one for the first.
+static void test_second_use(void)
+{
+    struct fr_datatype_compiled small = make(300, FR_PACK_INLINE_BYTES / sizeof(int32_t));
+    struct fr_datatype_compiled longer = make(301, FR_PACK_INLINE_BYTES / sizeof(int32_t) + 1);
+    size_t before = lent();
+    CHECK(fr_staging_table_borrow_used(&small, 0) == NULL && lent() == before, "%zu bytes", lent());
+    struct fr_staging_table *tables[] = {fr_staging_table_borrow_used(&small, 0),
+                                         fr_staging_table_borrow_used(&longer, 0)};
+    CHECK(tables[0] && holds(tables[0], &small));
+    CHECK(tables[1] && holds(tables[1], &longer));
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(tables); i++) {
+        if (tables[i])
+            fr_staging_table_return(tables[i]);
+    }
+    free(small.table);
+    free(longer.table);
+}
+
 // A lease that finds no workspace gets that of tables that no copy uses.
 static void test_pressure(void)
 {
@@ -165,6 +216,8 @@ int main(void)
     CHECK(fr_device_present());
     test_many();
     test_bound();
+    test_in_use();
+    test_second_use();
     test_pressure();
     test_idle();
     test_threads();

@@ -13,6 +13,12 @@ struct fr_staging_table;
 struct fr_staging_table *fr_staging_table_borrow(const struct fr_datatype_compiled *compiled,
                                                  int device);
 
+// Returns a table as fr_staging_table_borrow does, but makes no small one for the first caller. For
+// copies that can do without: a kernel takes a small table among its parameters, which costs less
+// than memory for one that is used once.
+struct fr_staging_table *fr_staging_table_borrow_used(const struct fr_datatype_compiled *compiled,
+                                                      int device);
+
 // Returns the address of a table in device memory.
 uintptr_t fr_staging_table_address(const struct fr_staging_table *table);
 
