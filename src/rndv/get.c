@@ -28,7 +28,7 @@ static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_me
         if (compiled == NULL || !fr_rndv_strides_of(&compiled->shape, &place->strides))
             return FR_ERR_UNSUPPORTED;
         if (compiled->table != NULL)
-            send->table = fr_staging_table_borrow(compiled, view->range.device);
+            send->table = fr_staging_table_borrow_used(compiled, view->range.device);
         if (compiled->table != NULL && send->table == NULL)
             return FR_ERR_UNSUPPORTED;
         place->address += (uint64_t)compiled->shape.offset;
@@ -126,9 +126,12 @@ static struct fr_device_push_piece piece_of(const struct fr_rndv_recv *recv)
     };
 }
 
-// Tells the sender the outcome, which is all that it waits for.
+// Tells the sender the outcome, which is all that it waits for. If the receive begins again, there
+// is none yet.
 static void tell_sender(struct fr_rndv_recv *recv)
 {
+    if (recv->untouched)
+        return;
     if (!fr_rndv_pull_of(recv)->told)
         fr_rndv_incoming_end(recv->incoming, recv->status == FR_OK);
     fr_rndv_pull_of(recv)->told = true;
@@ -247,27 +250,36 @@ static enum fr_status pack_by_copies(const struct fr_rndv_recv *recv)
     return status;
 }
 
-// Begins one pull by a kernel, of the ready bytes. Notes whether the kernel was launched.
-static void start_shaped(const struct fr_rndv_recv *recv, struct fr_device_batch *batch)
+// Begins one pull by a kernel, of the ready bytes. Returns whether the kernel was launched. A
+// layout of the receiver's that finds no room for its table can still be packed by a kernel.
+static bool start_shaped(const struct fr_rndv_recv *recv, struct fr_device_batch *batch)
 {
     struct fr_rndv_pull *pull = fr_rndv_pull_of(recv);
-    bool started = pull->by_copies || (pull->fused ? start_fused(recv, limit_of(recv), batch)
-                                                   : start_packing(recv, batch));
-    pull->refused = pull->refused || !started;
+    if (pull->by_copies)
+        return true;
+    if (pull->fused) {
+        pull->unfused = !start_fused(recv, limit_of(recv), batch);
+        return !pull->unfused;
+    }
+    pull->unpacked = !start_packing(recv, batch);
+    return !pull->unpacked;
 }
 
-// Notes the outcome of a pull by a kernel. If it was not launched, begins anew without it.
-static void end_shaped(struct fr_rndv_recv *recv, size_t last, enum fr_status status)
+// Notes the outcome of a pull by a kernel. If it was not launched, begins anew without it. If that
+// is not possible either, and the program has none of the bytes yet, another scheme may do.
+static void end_shaped(struct fr_rndv_recv *recv, size_t last, bool launched, enum fr_status status)
 {
     struct fr_rndv_pull *pull = fr_rndv_pull_of(recv);
-    recv->status = status;
-    if (status == FR_OK && pull->by_copies) {
+    bool copies = status == FR_OK && launched && pull->by_copies, is_first = pull->done == 0;
+    if (copies)
         recv->status = pack_by_copies(recv);
-    } else if (status == FR_OK && pull->refused) {
+    else if (status == FR_OK && !launched)
         recv->status = fr_rndv_pull_choose_target(pull, recv->view);
-        last = 0;
-    }
-    pull->done = last;
+    else
+        recv->status = status;
+    recv->untouched = is_first && (copies || !launched) &&
+                      (recv->status == FR_ERR_NO_MEMORY || recv->status == FR_ERR_UNSUPPORTED);
+    pull->done = launched ? last : 0;
     if (is_over(recv))
         tell_sender(recv);
 }
@@ -278,17 +290,18 @@ static void pull_shaped(struct fr_rndv_recv *const *recvs, size_t count)
 {
     struct fr_device_batch batch;
     size_t last[FR_RNDV_AT_ONCE];
+    bool launched[FR_RNDV_AT_ONCE];
     fr_device_batch_begin(&batch);
     for (size_t i = 0; i < count; i++) {
         last[i] = limit_of(recvs[i]);
-        start_shaped(recvs[i], &batch);
+        launched[i] = start_shaped(recvs[i], &batch);
     }
     enum fr_status status = fr_device_batch_finish(&batch);
     for (size_t i = 0; i < count; i++) {
         if (status != FR_OK && count > 1)
             pull_shaped(&recvs[i], 1);
         else
-            end_shaped(recvs[i], last[i], status);
+            end_shaped(recvs[i], last[i], launched[i], status);
     }
 }
 

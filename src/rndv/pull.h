@@ -19,8 +19,9 @@ struct fr_rndv_pull {
     bool direct;                        // the target is where the program wants the bytes
     bool in_reach;                      // the pulling device can write the target as it is
     bool fused;                         // a kernel copies from one layout to the other
-    bool refused;                       // such a kernel could not be launched
-    bool by_copies;                     // copies of the driver pack bytes with gaps
+    bool unfused;                       // such a kernel could not be launched
+    bool unpacked;                      // a kernel that packs bytes with gaps could not be
+    bool by_copies;                     // copies of the driver pack them
     bool has_gaps;                      // the sender's layout has
     bool told;                          // the sender knows the outcome
     struct fr_staging_lease bounce;     // packed host memory
@@ -41,7 +42,7 @@ static inline bool fr_rndv_pull_is_shaped(const struct fr_rndv_pull *pull)
     return pull->fused || pull->has_gaps;
 }
 
-// Chooses the target anew, once `refused` is set.
+// Chooses the target, or chooses it anew once `unfused` or `unpacked` is set.
 FR_MUST_CHECK enum fr_status fr_rndv_pull_choose_target(struct fr_rndv_pull *pull,
                                                         struct fr_staging_view *view);
 

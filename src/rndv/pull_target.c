@@ -84,7 +84,7 @@ static enum fr_status choose_bounce(struct fr_rndv_pull *pull, const struct fr_s
         return FR_ERR_UNSUPPORTED;
     enum fr_status status =
         pull->bounce.address == NULL ? fr_staging_borrow(pull->bytes, &pull->bounce) : FR_OK;
-    pull->by_copies = pull->refused || !is_readable(pull) ||
+    pull->by_copies = pull->unpacked || !is_readable(pull) ||
                       !fr_device_reaches_host(pull->bounce.address) ||
                       !fr_device_pack_is_possible(&pull->mapping.user);
     pull->target = (uintptr_t)pull->bounce.address;
@@ -137,7 +137,7 @@ static bool is_same_device(const struct fr_rndv_pull *pull, const struct fr_stag
 enum fr_status fr_rndv_pull_choose_target(struct fr_rndv_pull *pull, struct fr_staging_view *view)
 {
     bool gaps = pull->has_gaps || !view->blocks[0].layout->contiguous;
-    pull->fused = gaps && !pull->refused && is_same_device(pull, view) && fr_staging_fuses(view);
+    pull->fused = gaps && !pull->unfused && is_same_device(pull, view) && fr_staging_fuses(view);
     pull->native = pull->in_reach = false;
     if (pull->fused || pull->bytes == 0)
         return FR_OK;
@@ -151,8 +151,8 @@ enum fr_status fr_rndv_pull_choose_target(struct fr_rndv_pull *pull, struct fr_s
     return status;
 }
 
-// Maps the sender's memory, and the table of its layout. This process's own memory needs no
-// mapping, and copies run on its device.
+// Maps the sender's memory, and the table of its layout for the same device. This process's own
+// memory needs no mapping, and copies run on its device.
 static enum fr_status map(struct fr_rndv_pull *pull, const struct fr_staging_view *view,
                           const struct fr_rndv_incoming *incoming)
 {
@@ -164,7 +164,9 @@ static enum fr_status map(struct fr_rndv_pull *pull, const struct fr_staging_vie
     if (status != FR_OK || pull->far.blocks == 0)
         return status;
     const struct fr_rndv_table *table = &incoming->slot->table;
-    status = fr_ipc_pin_beyond(&table->handle, &user, &pull->table_mapping);
+    status = fr_ipc_pin_beyond(&table->handle, &pull->mapping.user, &pull->table_mapping);
+    if (status == FR_OK && pull->table_mapping.user.device != pull->mapping.user.device)
+        status = FR_ERR_UNSUPPORTED;
     if (status == FR_OK)
         pull->table = fr_ipc_mapping_at(&pull->table_mapping, &table->handle, table->address);
     return status;
