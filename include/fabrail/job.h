@@ -119,7 +119,7 @@ uint64_t fr_job_comm_name(fr_word comm);
 
 // Notes that the program promises to use only memory of some kinds on a communicator, as the value
 // of MPI's key has it. With `host_alone` none of them is a device's. Replaces an older promise.
-// Does nothing when memory runs out.
+// NULL for `kinds` drops it, and so does a lack of memory.
 void fr_job_comm_note_promise(fr_word comm, const char *kinds, bool host_alone);
 
 // Copies the promise of a communicator. Returns false where there is none, or no room.

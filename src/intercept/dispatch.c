@@ -56,11 +56,10 @@ static bool is_host_buffer(fr_word word)
 bool fr_intercept_are_host_buffers(enum fr_fn fn, const fr_word *args)
 {
     const struct fr_intercept_entry *entry = &fr_intercept_entries[fn];
-    int comm = fr_abi_rows[fn].comm;
     for (unsigned i = 0; i < entry->buffer_count; i++) {
         if (!is_host_buffer(args[entry->buffers[i]]))
-            return fr_job_any_host_comms && comm >= 0 &&
-                   fr_job_comm_is_host(fr_abi_handle(args[comm]));
+            return fr_job_any_host_comms && entry->promised &&
+                   fr_job_comm_is_host(fr_abi_handle(args[fr_abi_rows[fn].comm]));
     }
     return true;
 }
@@ -95,12 +94,13 @@ static bool may_bring_rts(const struct fr_intercept_entry *entry, const fr_word 
            (entry->sends && sends_by_rndv(entry, registers, stack));
 }
 
-// Whether the program has promised host memory alone for the communicator of a call.
+// Whether the program has promised host memory alone for the communicator of a call, and the
+// promise is about its buffers.
 static bool is_host_comm(const struct fr_intercept_entry *entry, const fr_word *registers,
                          const fr_word *stack)
 {
     int comm = fr_abi_rows[entry - fr_intercept_entries].comm;
-    return comm >= 0 &&
+    return entry->promised &&
            fr_job_comm_is_host(fr_abi_handle(fr_intercept_arg(registers, stack, (unsigned)comm)));
 }
 

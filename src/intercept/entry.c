@@ -44,6 +44,15 @@ static enum fr_intercept_plain plain_of(enum fr_fn fn)
     return fn == FR_FN_MPI_Sendrecv ? FR_PLAIN_LATER : FR_PLAIN_NEVER;
 }
 
+// Whether a class communicates on a communicator, and by buffers that it has handed to MPI for
+// that.
+static bool communicates(enum fr_class class)
+{
+    enum fr_intercept_check check = classes[class].check;
+    return check == FR_CHECK_SEND || check == FR_CHECK_RECEIVE || check == FR_CHECK_EXCHANGE ||
+           class == FR_CLASS_PSEND || class == FR_CLASS_PRECV;
+}
+
 static void set_entry(enum fr_fn fn)
 {
     struct fr_intercept_entry *entry = &fr_intercept_entries[fn];
@@ -56,6 +65,7 @@ static void set_entry(enum fr_fn fn)
                      (row->request < 0 || row->class == FR_CLASS_RMA),
         .large = row->flags & FR_ROW_LARGE,
         .sends = row->send.buffer >= 0,
+        .promised = row->comm >= 0 && communicates(row->class),
         .errands = row->class != FR_CLASS_REFUSE,
         .arg_count = row->arg_count,
         .receive = (unsigned char)row->receive.buffer,

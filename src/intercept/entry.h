@@ -66,6 +66,7 @@ struct fr_intercept_entry {
     bool large;     // counts are MPI_Count
     bool sends;     // it sends, besides receiving, from the first argument on
     bool polls;     // a program may wait by calling it alone
+    bool promised;  // a promise of kinds of memory for its communicator is about its buffers
     // The thread may call MPI. Not so in MPI_T, which has a thread level of its own.
     bool errands;
     // Position of the buffer that a function receives into, if it receives by matching.

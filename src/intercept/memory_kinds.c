@@ -72,6 +72,18 @@ static bool is_served(const char *kind, size_t length)
     return false;
 }
 
+// Returns whether a restrictor, alone or among others like it, makes a kind host memory. That of
+// MPI_Win_allocate may be a device's (FABRAIL_WIN_ALLOCATE).
+static bool is_of_host(const char *restrictor, size_t length)
+{
+    static const char *const known[] = {"alloc_mem", "win_allocate_shared", "host"};
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(known); i++) {
+        if (strlen(known[i]) == length && strncasecmp(known[i], restrictor, length) == 0)
+            return true;
+    }
+    return false;
+}
+
 // Returns whether a kind is served with all of its restrictors, each of which follows a colon. Sets
 // *on_device if some of its memory may be a device's.
 static bool is_served_whole(const char *element, size_t length, bool *on_device)
@@ -83,14 +95,15 @@ static bool is_served_whole(const char *element, size_t length, bool *on_device)
     const char *rest = text[name] ? text + name + 1 : NULL;
     if (!is_served(text, name))
         return false;
-    bool of_host = name != strlen("cuda") || strncasecmp(text, "cuda", name) != 0;
+    bool of_host =
+        rest != NULL || (name == strlen("system") && strncasecmp(text, "system", name) == 0);
     memcpy(one, text, name);
     one[name] = ':';
     for (const char *at; (at = next_element(&rest, ':', &part));) {
         memcpy(one + name + 1, at, part);
         if (!is_served(one, name + 1 + part))
             return false;
-        of_host = of_host || (part == strlen("host") && strncasecmp(at, "host", part) == 0);
+        of_host = of_host && is_of_host(at, part);
     }
     *on_device = *on_device || !of_host;
     return true;
@@ -136,11 +149,11 @@ void fr_intercept_note_promise(fr_word comm, fr_word info)
     if (comm == fr_abi_mpi.COMM_NULL || info == fr_abi_mpi.INFO_NULL ||
         !fr_intercept_serves_cuda() || !read_key(info, asserted_key, text))
         return;
-    for (const char *element; text[0] && (element = next_element(&list, ',', &length));) {
-        if (!is_served_whole(element, length, &on_device))
-            return; // MPI ignores an assertion that it does not understand
-    }
-    fr_job_comm_note_promise(comm, text, !on_device);
+    bool kept = true;
+    for (const char *element; kept && (element = next_element(&list, ',', &length));)
+        kept = is_served_whole(element, length, &on_device);
+    // One that is not understood is ignored. The older one no longer holds.
+    fr_job_comm_note_promise(comm, kept ? text : NULL, !on_device);
 }
 
 bool fr_intercept_call_comm_info(enum fr_fn fn, fr_word *args, int *result)

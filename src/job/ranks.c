@@ -133,11 +133,10 @@ _Atomic bool fr_job_any_host_comms;
 
 void fr_job_comm_note_promise(fr_word comm, const char *kinds, bool host_alone)
 {
-    char *copy = strdup(kinds);
-    if (!copy)
-        return;
+    char *copy = kinds ? strdup(kinds) : NULL;
+    host_alone = host_alone && copy;
     fr_core_lock(&lock);
-    struct fr_job_remembered *remembered = have(comm);
+    struct fr_job_remembered *remembered = copy ? have(comm) : fr_job_recall(comm);
     if (remembered) {
         char *older = remembered->promise;
         remembered->promise = copy;

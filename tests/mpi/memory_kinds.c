@@ -161,6 +161,40 @@ static void case_session(void)
 }
 #endif
 
+static void promise(MPI_Comm comm, const char *kinds)
+{
+    MPI_Info info = info_with(PROMISED, kinds);
+    MPI_Comm_set_info(comm, info);
+    MPI_Info_free(&info);
+}
+
+// Replaces a promise of host memory alone by another one, which is told as `told` and under which
+// device memory may be broadcast.
+static void replace_promise(MPI_Comm comm, const char *kinds, const char *told)
+{
+    struct memory memory = memory_new(MEMORY_DEVICE, 1 << 20);
+    promise(comm, "system");
+    check(strcmp(comm_value(comm, PROMISED), "system") == 0, "a promise of host memory");
+    promise(comm, kinds);
+    check(strcmp(comm_value(comm, PROMISED), told) == 0, kinds);
+    MPI_Bcast(memory.address, 1 << 20, MPI_BYTE, 0, comm);
+    memory_free(&memory);
+}
+
+// Packs device memory for a communicator with a promise of host memory. That is no communication.
+static void pack_on(MPI_Comm comm)
+{
+    enum { BYTES = 4096 };
+    unsigned char host[BYTES], packed[BYTES + 1000];
+    int at = 0;
+    struct memory memory = memory_new(MEMORY_DEVICE, BYTES);
+    memset(host, 0x3c, BYTES);
+    memory_write(&memory, 0, host, BYTES);
+    MPI_Pack(memory.address, BYTES, MPI_BYTE, packed, (int)sizeof(packed), &at, comm);
+    check(at >= BYTES && memcmp(packed + at - BYTES, host, BYTES) == 0, "device memory is packed");
+    memory_free(&memory);
+}
+
 static void case_promises(void)
 {
     MPI_Comm promised, other;
@@ -174,19 +208,15 @@ static void case_promises(void)
     MPI_Comm_split_type(promised, MPI_COMM_TYPE_SHARED, 0, info, &other);
     check(strcmp(comm_value(other, PROMISED), "system") == 0, "by MPI_Comm_split_type");
     MPI_Comm_free(&other);
-    MPI_Info_set(info, PROMISED, "plush");
-    MPI_Comm_set_info(promised, info);
-    check(strcmp(comm_value(promised, PROMISED), "system") == 0, "an unknown kind is ignored");
-    MPI_Info_set(info, PROMISED, "system,cuda:plush");
-    MPI_Comm_set_info(promised, info);
-    check(strcmp(comm_value(promised, PROMISED), "system") == 0,
-          "an unknown restrictor is ignored");
-    MPI_Info_set(info, PROMISED, "System, CUDA:device");
-    MPI_Comm_set_info(promised, info);
-    check(strcmp(comm_value(promised, PROMISED), "System, CUDA:device") == 0, "a later promise");
-    struct memory memory = memory_new(MEMORY_DEVICE, 1 << 20);
-    MPI_Bcast(memory.address, 1 << 20, MPI_BYTE, 0, promised); // no promise of host memory any more
-    memory_free(&memory);
+    pack_on(promised);
+    replace_promise(promised, "plush", "none");
+    replace_promise(promised, "system,cuda:plush", "none");
+    replace_promise(promised, "system,cuda,rocm", "none");
+    replace_promise(promised, "System, CUDA:device", "System, CUDA:device");
+    replace_promise(promised, "mpi", "mpi");
+    replace_promise(promised, "system,mpi:win_allocate", "system,mpi:win_allocate");
+    replace_promise(promised, "mpi:alloc_mem:win_allocate", "mpi:alloc_mem:win_allocate");
+    replace_promise(promised, "cuda:host:device", "cuda:host:device");
     MPI_Info_free(&info);
     MPI_Comm_free(&promised);
 }
@@ -215,7 +245,7 @@ static void case_plain(void)
 static void case_spared(void)
 {
     MPI_Comm comm;
-    MPI_Info info = info_with(PROMISED, "system,mpi,cuda:host");
+    MPI_Info info = info_with(PROMISED, "system,mpi:alloc_mem,cuda:host");
     MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm);
     MPI_Info_free(&info);
     send_host(comm);
