@@ -94,21 +94,25 @@ static void start_driver(void)
     }
 }
 
-static void *release(void *unused)
+static void *release(void *microseconds)
 {
-    (void)unused;
-    usleep(DELAY_US);
+    usleep((useconds_t)(uintptr_t)microseconds);
     *gate = ticket;
     return NULL;
 }
 
 // Holds a stream until a thread lets it go on.
-static void hold(CUstream held)
+static void hold_for(CUstream held, unsigned microseconds)
 {
     pthread_t thread;
     OK(cuStreamWaitValue32, held, (CUdeviceptr)(uintptr_t)gate, ++ticket, CU_STREAM_WAIT_VALUE_GEQ);
-    pthread_create(&thread, NULL, release, NULL);
+    pthread_create(&thread, NULL, release, (void *)(uintptr_t)microseconds);
     pthread_detach(thread);
+}
+
+static void hold(CUstream held)
+{
+    hold_for(held, DELAY_US);
 }
 
 static void fill_device(CUdeviceptr address, int value)
@@ -407,22 +411,43 @@ static void case_contexts(void)
     race_on(stream);
 }
 
-// Each step has a stream wait for what comes after its message.
-static void case_gated(void)
+static void pass_on(int value)
 {
-    for (int i = 0; i < 6; i++) {
+    if (rank == 0) {
+        fill(value);
+        send();
+    } else {
+        receive();
+        tell(value);
+    }
+}
+
+// Each step has a stream wait for what comes after its message.
+static void gated_steps(int count)
+{
+    for (int i = 0; i < count; i++) {
         OK(cuStreamWaitValue32, stream, (CUdeviceptr)(uintptr_t)gate, ++ticket,
            CU_STREAM_WAIT_VALUE_GEQ);
-        if (rank == 0) {
-            fill(i);
-            send();
-        } else {
-            receive();
-            tell(i);
-        }
+        pass_on(i);
         *gate = ticket;
         OK(cuStreamSynchronize, stream);
     }
+}
+
+static void case_gated(void)
+{
+    gated_steps(6);
+}
+
+// Work that ends while it is waited for comes between steps that are waited for in vain.
+static void case_recovers(void)
+{
+    enum { SHORT_US = 20000 };
+    gated_steps(1);
+    hold_for(stream, SHORT_US);
+    pass_on(7);
+    OK(cuStreamSynchronize, stream);
+    gated_steps(1);
 }
 
 // A stream has work that does not end before the program does, as a kernel that runs all the time.
@@ -514,6 +539,7 @@ int main(int argc, char **argv)
         {"pinned", case_pinned},
         {"other-rank", case_other_rank},
         {"gated", case_gated},
+        {"recovers", case_recovers},
         {"clean", case_clean},
         {"endless", case_endless},
         {"capture", case_capture},

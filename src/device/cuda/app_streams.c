@@ -13,11 +13,14 @@
 #include <stdlib.h>
 
 // How long the work of a stream is waited for: as long as FABRAIL_SYNC_WAIT says, and a quarter of
-// that after each time that the work did not end.
+// that after each time that the work did not end. Work that ends while it is waited for, after some
+// time, gives all the patience back.
 struct patience {
     atomic_uint losses;
-    atomic_bool stuck; // not waited for until the work has ended
+    atomic_bool stuck;   // not waited for until the work has ended
+    atomic_bool awaited; // a wait that goes on has lasted for PROOF_NS
 };
+enum { SHORTEST_NS = 1000000, PROOF_NS = SHORTEST_NS / 4, MOST_LOSSES = 20 };
 
 enum state { FREE, TAKEN, LIVE, LEAVING };
 
@@ -177,6 +180,7 @@ void fr_cuda_app_stream_add(CUstream stream)
     entry->handle = stream;
     atomic_store(&entry->patience.losses, 0);
     atomic_store(&entry->patience.stuck, false);
+    atomic_store(&entry->patience.awaited, false);
     atomic_store(&entry->state, LIVE);
 }
 
@@ -221,42 +225,60 @@ bool fr_cuda_app_work_mark(void)
     return !captures;
 }
 
-// Judges a wait for a stream with work under way, which has lasted so long. Returns whether it goes
-// on. Sets *tell the first time that it does not.
-static bool goes_on(struct patience *patience, int64_t waited_ns, bool *tell)
+static int64_t limit_ns_after(unsigned losses)
 {
-    enum { SHORTEST_NS = 1000000, MOST_LOSSES = 20 };
     int64_t most_ns = (int64_t)fr_core_settings()->sync_wait_s * FR_SECOND_NS;
+    int64_t limit_ns = most_ns >> (2 * losses);
+    return limit_ns > SHORTEST_NS ? limit_ns : SHORTEST_NS;
+}
+
+// Judges a wait for a stream with work under way, which has lasted so long. Returns whether it goes
+// on. Sets *told_ns to its length where it does not, and later ones are shorter.
+static bool goes_on(struct patience *patience, int64_t waited_ns, int64_t *told_ns)
+{
     unsigned losses = patience->losses;
     if (patience->stuck)
         return false;
-    int64_t limit_ns = most_ns >> (2 * losses);
-    limit_ns = limit_ns > SHORTEST_NS ? limit_ns : SHORTEST_NS;
-    if (most_ns == 0 || waited_ns < limit_ns)
+    if (fr_core_settings()->sync_wait_s == 0 || waited_ns < limit_ns_after(losses)) {
+        if (waited_ns >= PROOF_NS)
+            atomic_store(&patience->awaited, true);
         return true;
+    }
     atomic_store(&patience->stuck, true);
+    atomic_store(&patience->awaited, false);
     atomic_store(&patience->losses, losses < MOST_LOSSES ? losses + 1 : losses);
-    *tell = losses == 0;
+    *told_ns = limit_ns_after(losses + 1) < limit_ns_after(losses) ? limit_ns_after(losses) : 0;
     return false;
 }
 
-static void tell_stuck(const char *what, const void *handle)
+// Notes that the work of a stream is over.
+static void note_over(struct patience *patience)
 {
-    fr_warn("work on %s %p has not ended in %zu seconds, so FABRAIL_SYNC does not wait for it, and "
-            "waits for less long from now on",
-            what, handle, fr_core_settings()->sync_wait_s);
+    if (patience->awaited && atomic_exchange(&patience->awaited, false))
+        atomic_store(&patience->losses, 0);
+}
+
+static void tell_stuck(const char *what, const void *handle, int64_t waited_ns)
+{
+    fr_warn("work on %s %p has not ended in %.3g seconds, so FABRAIL_SYNC does not wait for it, "
+            "and waits for less long from now on",
+            what, handle, (double)waited_ns / FR_SECOND_NS);
 }
 
 // Returns whether a stream has work under way that is to be waited for.
 static bool is_stream_busy(struct app_stream *entry, int64_t waited_ns)
 {
-    bool tell = false;
+    int64_t told_ns = 0;
     int state = entry->state;
-    if ((state != LIVE && state != LEAVING) || !is_there(entry) || is_over(entry))
+    if ((state != LIVE && state != LEAVING) || !is_there(entry))
         return false;
-    bool busy = goes_on(&entry->patience, waited_ns, &tell);
-    if (tell)
-        tell_stuck("stream", entry->handle);
+    if (is_over(entry)) {
+        note_over(&entry->patience);
+        return false;
+    }
+    bool busy = goes_on(&entry->patience, waited_ns, &told_ns);
+    if (told_ns)
+        tell_stuck("stream", entry->handle, told_ns);
     return busy;
 }
 
@@ -293,16 +315,18 @@ static struct default_stream *find_default(CUcontext context, const void *thread
 
 // Judges a look at a default stream as goes_on does.
 static bool judge_default(CUcontext context, CUstream stream, bool busy, int64_t waited_ns,
-                          bool *tell)
+                          int64_t *told_ns)
 {
     const void *thread = stream == CU_STREAM_PER_THREAD ? &own_name : NULL;
     struct default_stream first = {.context = context, .thread = thread};
     fr_core_lock(&defaults_lock);
     struct default_stream *known = find_default(context, thread);
-    if (!busy && known != NULL)
+    if (!busy && known != NULL) {
+        note_over(&known->patience);
         atomic_store(&known->patience.stuck, false);
-    else if (busy)
-        busy = goes_on(known != NULL ? &known->patience : &first.patience, waited_ns, tell);
+    } else if (busy) {
+        busy = goes_on(known != NULL ? &known->patience : &first.patience, waited_ns, told_ns);
+    }
     if (first.patience.stuck)
         defaults[default_count++ % FR_ARRAY_LENGTH(defaults)] = first;
     fr_core_unlock(&defaults_lock);
@@ -313,16 +337,16 @@ static bool judge_default(CUcontext context, CUstream stream, bool busy, int64_t
 // for.
 static bool is_default_busy(CUcontext context, CUstream stream, int64_t waited_ns)
 {
-    bool tell = false;
+    int64_t told_ns = 0;
     touch_begin();
     bool busy = fr_cu.cuStreamQuery != NULL && !fr_cuda_is_captured(stream) &&
                 fr_cu.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
     touch_end();
-    busy = judge_default(context, stream, busy, waited_ns, &tell);
-    if (tell)
+    busy = judge_default(context, stream, busy, waited_ns, &told_ns);
+    if (told_ns)
         tell_stuck(stream == CU_STREAM_LEGACY ? "the default stream of context"
                                               : "a thread's default stream of context",
-                   context);
+                   context, told_ns);
     return busy;
 }
 
