@@ -115,6 +115,45 @@ static void sort(void *array, size_t count, size_t bytes, int (*order)(const voi
         qsort(array, count, bytes, order);
 }
 
+static void move_wait(struct fr_tools_job_totals *totals, uint64_t *ns)
+{
+    uint64_t moved = *ns < totals->mpi_ns ? *ns : totals->mpi_ns;
+    totals->mpi_ns -= moved;
+    totals->wait_ns += moved;
+    *ns -= moved;
+}
+
+// Makes waiting of the time in the MPI library that the verdict has found to be waiting, `ns` in a
+// row of a rank. Rows of the table that differ in the reason alone give it one after the other.
+static void show_wait(struct fr_job *job, struct fr_tools_job_rank *rank,
+                      const struct fr_verdict_row *row, uint64_t ns)
+{
+    uint64_t of_path = ns, of_functions = ns;
+    for (unsigned path = 0; path < FR_TOOLS_JOB_PATHS; path++) {
+        if ((int32_t)fr_tools_job_policy_path(path) == row->path)
+            move_wait(&rank->paths[path], &of_path);
+    }
+    for (size_t i = 0; i < job->function_count; i++) {
+        struct fr_tools_job_function *function = &job->functions[i];
+        if ((int32_t)fr_tools_job_policy_path(function->path) == row->path &&
+            strncmp(function->name, row->name, sizeof(row->name) - 1) == 0)
+            move_wait(&function->totals, &of_functions);
+    }
+}
+
+// The tables agree with the verdict above them.
+static void show_waits(struct fr_job *job, const struct fr_verdict_rank *judged)
+{
+    for (size_t i = 0; i < job->rank_count; i++) {
+        struct fr_tools_job_rank *rank = &job->ranks[i];
+        for (size_t r = 0; rank->detailed && r < judged->row_count; r++) {
+            const struct fr_verdict_row *row = &judged->rows[r];
+            show_wait(job, rank, row, row->wait_ns - rank->facts.rows[r].wait_ns);
+        }
+        judged += rank->detailed;
+    }
+}
+
 static bool judge(struct fr_job *job)
 {
     struct fr_verdict_rank *facts = calloc(job->rank_count, sizeof(*facts));
@@ -125,6 +164,8 @@ static bool judge(struct fr_job *job)
     }
     bool done = facts && fr_verdict_judge(facts, count, job->size, &job->verdict);
     job->judged = done && count > 0;
+    if (job->judged)
+        show_waits(job, facts);
     free(facts);
     return done || fr_tool_complain("out of memory");
 }
