@@ -60,6 +60,9 @@ static bool is_defined(enum fr_abi_family family, enum fr_abi_operation operatio
         return logical;
     case FR_FAMILY_BYTES:
         return bits;
+    case FR_FAMILY_FLOATING:
+    case FR_FAMILY_COMPLEX:
+        return !bits;
     default: // the kernels have no more than MPI
         return true;
     }
@@ -85,6 +88,12 @@ enum fr_reduce_row fr_intercept_reduction_row(const struct fr_layout *layout, fr
     if (row != FR_REDUCE_ROWS && (ptrdiff_t)fr_device_reduce_element_bytes(row) != layout->extent)
         return FR_REDUCE_ROWS;
     return row;
+}
+
+bool fr_intercept_reduction_is_defined(fr_word type, fr_word operation)
+{
+    enum fr_abi_operation known = fr_abi_operation_of(operation);
+    return known != FR_OPERATIONS && is_defined(fr_abi_family_of(type), known);
 }
 
 static enum fr_reduce_row row_of_call(const struct fr_request_op *op)

@@ -11,6 +11,9 @@
 enum fr_reduce_row fr_intercept_reduction_row(const struct fr_layout *layout, fr_word type,
                                               fr_word operation);
 
+// Returns whether MPI defines an operation on a datatype; true for a datatype that is not known.
+bool fr_intercept_reduction_is_defined(fr_word type, fr_word operation);
+
 struct fr_intercept_reduction {
     struct fr_request_op *op;
     const struct fr_coll_team *team;

@@ -76,15 +76,7 @@ static enum fr_status test(struct fr_rma_window *window, int *flag)
     return status;
 }
 
-static enum fr_status lock(struct fr_rma_window *window, const fr_word *args)
-{
-    int sort = (int)args[0];
-    if (sort != fr_abi_mpi.LOCK_EXCLUSIVE && sort != fr_abi_mpi.LOCK_SHARED)
-        return FR_ERR_INVALID;
-    return fr_rma_lock(window, (int)args[1], sort == fr_abi_mpi.LOCK_EXCLUSIVE);
-}
-
-// Serves a call that synchronises a window. One that names a rank has a good one.
+// Serves a call that synchronises a window. What it names, a rank and a sort of lock, is good.
 static enum fr_status synchronise(enum fr_fn fn, struct fr_rma_window *window, fr_word win,
                                   const fr_word *args)
 {
@@ -92,7 +84,7 @@ static enum fr_status synchronise(enum fr_fn fn, struct fr_rma_window *window, f
     case FR_FN_MPI_Win_fence:
         return fr_rma_fence(window);
     case FR_FN_MPI_Win_lock:
-        return lock(window, args);
+        return fr_rma_lock(window, (int)args[1], (int)args[0] == fr_abi_mpi.LOCK_EXCLUSIVE);
     case FR_FN_MPI_Win_lock_all:
         return fr_rma_lock_all(window);
     case FR_FN_MPI_Win_unlock:
@@ -152,6 +144,9 @@ bool fr_intercept_call_window(enum fr_fn fn, fr_word *args, int *result)
         *result = fr_abi_mpi.SUCCESS;
     } else if (row->peer >= 0 && !fr_intercept_window_has_rank(window, rank)) {
         *result = fr_request_raise('w', win, fr_abi_mpi.ERR_RANK);
+    } else if (fn == FR_FN_MPI_Win_lock && (int)args[0] != fr_abi_mpi.LOCK_EXCLUSIVE &&
+               (int)args[0] != fr_abi_mpi.LOCK_SHARED) {
+        *result = fr_request_raise('w', win, fr_abi_mpi.ERR_LOCKTYPE);
     } else {
         *result = fr_intercept_window_result(win, fn, synchronise(fn, window, win, args));
     }

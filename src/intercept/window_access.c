@@ -107,6 +107,30 @@ static enum fr_status make_request(const struct fr_request_op *op, struct fr_rma
     return status;
 }
 
+// Returns the class of the error in the arguments of a call, MPI_SUCCESS if there is none that the
+// rest would not find. An operation that does not suit its elements is found before the real MPI
+// gets it, which would tell MPI_COMM_WORLD.
+static int bad_argument(const struct fr_rma_window *window, enum fr_fn fn, const fr_word *args)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[fn];
+    int target = (int)args[row->peer];
+    fr_word element, operation = row->operation >= 0 ? fr_abi_handle(args[row->operation]) : 0;
+    int type = row->send.type >= 0 ? row->send.type : row->receive.type;
+    const signed char counts[] = {row->send.count, row->receive.count};
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(counts); i++) {
+        if (counts[i] >= 0 &&
+            (row->flags & FR_ROW_LARGE ? (int64_t)args[counts[i]] : (int)args[counts[i]]) < 0)
+            return fr_abi_mpi.ERR_COUNT;
+    }
+    if (target != fr_abi_mpi.PROC_NULL && !fr_intercept_window_has_rank(window, target))
+        return fr_abi_mpi.ERR_RANK;
+    if (row->operation < 0 || operation == fr_abi_mpi.REPLACE || operation == fr_abi_mpi.NO_OP ||
+        fr_datatype_element_of(fr_abi_handle(args[type]), &element) != FR_OK)
+        return fr_abi_mpi.SUCCESS;
+    return fr_intercept_reduction_is_defined(element, operation) ? fr_abi_mpi.SUCCESS
+                                                                 : fr_abi_mpi.ERR_OP;
+}
+
 static enum fr_status serve(struct fr_request_op *op, struct fr_rma_window *window)
 {
     int target = (int)op->args[fr_abi_rows[op->fn].peer];
@@ -129,9 +153,9 @@ bool fr_intercept_call_rma(enum fr_fn fn, fr_word *args, int *result)
     struct fr_rma_window *window = fr_rma_any() ? fr_rma_window_find(win) : NULL;
     if (!window)
         return fr_intercept_call_buffers(fn, args, result);
-    int target = (int)args[row->peer];
-    if (target != fr_abi_mpi.PROC_NULL && !fr_intercept_window_has_rank(window, target)) {
-        *result = fr_request_raise('w', win, fr_abi_mpi.ERR_RANK);
+    int bad = bad_argument(window, fn, args);
+    if (bad != fr_abi_mpi.SUCCESS) {
+        *result = fr_request_raise('w', win, bad);
         return true;
     }
     struct fr_request_op *op = fr_request_op_new(fn, args);

@@ -10,6 +10,7 @@
 enum fr_status fr_rma_sync(struct fr_rma_window *window)
 {
     const struct fr_rma_part *own = fr_rma_own_part(window);
+    atomic_thread_fence(memory_order_seq_cst);
     if (own->bytes == 0 || !fr_device_owns(&own->range))
         return FR_OK;
     return fr_device_sync_app_work(&own->range, (uintptr_t)own->base, (size_t)own->bytes);
