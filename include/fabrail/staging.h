@@ -58,6 +58,10 @@ void fr_staging_watch(void (*gone)(uint64_t id));
 // little beside what is left.
 void fr_staging_return(struct fr_staging_lease *lease);
 
+// Has the memory of a lease never be lent again, since somebody may still write to it. The borrower
+// goes on to use it, and returns the lease as any other.
+void fr_staging_forsake(struct fr_staging_lease *lease);
+
 // Gives back device memory that has not been used for a while. Cheap enough for every call with
 // device buffers, even if the call needs no workspace.
 void fr_staging_trim(void);

@@ -333,7 +333,7 @@ static bool advance(struct receiving *receiving)
 }
 
 // Gives up the fragments of a sender that has died. Where MPI may still write one that has left it,
-// the memory is given to nobody.
+// the memory is lent to nobody again.
 static void forsake(struct receiving *receiving)
 {
     struct fr_rndv_fragments *in = &receiving->in;
@@ -351,10 +351,8 @@ static void forsake(struct receiving *receiving)
         FR_MPI(Request_free, FR_PTR(request));
         writes = true;
     }
-    struct fr_staging_lease *lease =
-        in->bounce.address != NULL ? &in->bounce : &in->recv->view->lease;
     if (writes)
-        lease->address = NULL;
+        fr_staging_forsake(in->bounce.address != NULL ? &in->bounce : &in->recv->view->lease);
 }
 
 static bool pull(struct fr_rndv_recv **recvs, size_t count)

@@ -352,6 +352,13 @@ void fr_staging_return(struct fr_staging_lease *lease)
         fr_staging_reservation_return(returned.reservation, returned.is_clean);
 }
 
+void fr_staging_forsake(struct fr_staging_lease *lease)
+{
+    lease->block = NULL;
+    lease->extent = NULL;
+    lease->reservation = NULL;
+}
+
 void fr_staging_release(void)
 {
     release_regions();
