@@ -300,6 +300,10 @@ struct fr_rndv_recv {
     const char *reason;                // the policy's, for the report
     void *state;                       // the scheme's own
     int64_t looked_ns;                 // when the sender was last known to live
+    int64_t asked_ns;                  // when the sender was asked for another scheme
+    size_t come;                       // fragments that have come, where there are any
+    unsigned refused;                  // the scheme that the sender was asked to replace
+    bool asked;                        // it has not done so yet
     bool untouched;                    // it has failed before any byte came: another scheme may do
     bool on_device;                    // NICs write the bytes to device memory
     enum fr_policy_verb verb;          // whether receiver reads or sender writes, of scheme rail

@@ -6,6 +6,7 @@
 // completion. Before and after that the application may have freed it.
 #include "config.h"
 
+#include "fabrail/core/time.h"
 #include "fabrail/job.h"
 #include "fabrail/report.h"
 #include "fabrail/staging/packed.h"
@@ -293,21 +294,36 @@ struct fr_request_arrival {
     struct fr_rndv_incoming incoming;
     struct fr_rndv_recv recv;
     struct fr_staging_view nowhere;
+    size_t come; // fragments that had come at the last look
 };
 
-static _Atomic size_t arrivals; // under way
+static _Atomic size_t arrivals;   // under way
+static _Atomic int64_t moving_ns; // when one of them was last seen to move
+
+static void note_movement(void)
+{
+    atomic_store_explicit(&moving_ns, fr_time_coarse_ns(), memory_order_relaxed);
+}
+
+// Whether an arrival is under way. One whose sender has died may never end, and holds up nobody.
+static bool any_moves(void)
+{
+    return atomic_load_explicit(&arrivals, memory_order_relaxed) > 0 &&
+           fr_time_coarse_ns() - atomic_load_explicit(&moving_ns, memory_order_relaxed) <
+               FR_SECOND_NS;
+}
 
 // One message at a time is received even if there is no room for it.
 bool fr_request_arrival_begin(struct fr_request_op *op, const struct fr_rndv_incoming *incoming)
 {
-    if (atomic_load_explicit(&arrivals, memory_order_relaxed) > 0 &&
-        !fr_staging_has_room((size_t)incoming->bytes))
+    if (any_moves() && !fr_staging_has_room((size_t)incoming->bytes))
         return false;
     struct fr_request_arrival *arrival = calloc(1, sizeof(*arrival));
     if (!arrival)
         return false;
     arrival->incoming = *incoming;
     arrival->recv = recv_of(op, &arrival->incoming, &arrival->nowhere);
+    note_movement();
     atomic_fetch_add_explicit(&arrivals, 1, memory_order_relaxed);
     op->arrival = arrival;
     fr_rndv_receive_begin(&arrival->recv);
@@ -325,7 +341,12 @@ static void end_arrival(struct fr_request_op *op)
 
 bool fr_request_arrival_poll(struct fr_request_op *op)
 {
-    if (!fr_rndv_receive_poll(&op->arrival->recv))
+    struct fr_request_arrival *arrival = op->arrival;
+    bool over = fr_rndv_receive_poll(&arrival->recv);
+    if (arrival->recv.come != arrival->come)
+        note_movement();
+    arrival->come = arrival->recv.come;
+    if (!over)
         return false;
     end_arrival(op);
     return true;

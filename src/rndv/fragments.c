@@ -94,6 +94,7 @@ void fr_rndv_fragments_copy(struct fr_rndv_fragments *in)
 {
     const struct fr_layout *layout = in->recv->view->blocks[0].layout;
     size_t room = room_of(in);
+    in->recv->come = in->done;
     size_t come = in->done << in->shift;
     size_t last = come < room ? come : room;
     if (!layout->contiguous)

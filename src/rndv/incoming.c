@@ -13,10 +13,9 @@
 #include <string.h>
 
 enum {
-    STEPS_A_LOOK = 64,     // between looks at whether the sender is alive
-    NOTICE_LIMIT_S = 10,   // for the notice of a message that has come
-    REFUSED_LIMIT_S = 600, // for a sender to follow a refusal, where FABRAIL_TIMEOUT is not set
-    LINE_BYTES = 64,       // of a cache
+    STEPS_A_LOOK = 64,   // between looks at whether the sender is alive
+    NOTICE_LIMIT_S = 10, // for the notice of a message that has come
+    LINE_BYTES = 64,     // of a cache
 };
 
 // A look at a slot that may change meanwhile.
@@ -148,57 +147,41 @@ static bool wait_for_notice(struct fr_wait *wait)
     return fr_wait_judge(wait, NOTICE_LIMIT_S) != FR_WAIT_OVER;
 }
 
-// Waits while the sender holds the slot, which it does only while it copies.
-static bool waits_for_sender(const struct fr_rndv_incoming *incoming, struct fr_wait *wait)
+// Begins to receive a message of this host unless its sender holds it now: FR_ERR_NOT_FOUND.
+// Returns FR_ERR_CANCELLED when the sender has given the message up.
+static enum fr_status try_here(struct fr_rndv_incoming *incoming)
 {
-    if (!is_waiting(incoming->slot, incoming->number))
-        return false;
-    wait_on(wait);
-    return !is_time_to_look(wait) || fr_job_control_is_alive(incoming->from);
-}
-
-// Returns whether a sender has taken too long to follow a refusal; the message then fails. It may
-// be in a call of MPI's own, or outside of MPI, and come to it late. It never does if it waits for
-// what this process does after this message.
-static bool waits_too_long(const struct fr_rndv_incoming *incoming, struct fr_wait *wait)
-{
-    size_t limit_s = fr_core_settings()->timeout_s;
-    limit_s = limit_s > 0 ? limit_s : REFUSED_LIMIT_S;
-    enum fr_wait_verdict verdict = fr_wait_judge(wait, limit_s);
-    if (verdict == FR_WAIT_LONG)
-        fr_warn("rank %d was asked %ld s ago to send a message another way, and does not answer: "
-                "it is outside of MPI, or in a call of host buffers",
-                incoming->from, (long)(fr_wait_ns(wait) / FR_SECOND_NS));
-    if (verdict == FR_WAIT_OVER)
-        fr_error("rank %d has not sent a message another way within %zu s", incoming->from,
-                 limit_s);
-    return verdict == FR_WAIT_OVER;
-}
-
-static enum fr_status begin_here(struct fr_rndv_incoming *incoming, bool refused)
-{
-    struct fr_wait wait = {.spins = FR_WAIT_SPINS, .pauses = true};
-    while (!fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_ADVERTISED,
-                                FR_RNDV_PULLING)) {
+    if (!fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_ADVERTISED,
+                             FR_RNDV_PULLING)) {
         fr_rndv_incoming_lift_doubt(incoming);
-        if (!waits_for_sender(incoming, &wait))
-            return FR_ERR_NOT_FOUND;
-        if (refused && is_time_to_look(&wait) && waits_too_long(incoming, &wait))
-            return FR_ERR_CANCELLED;
+        return is_waiting(incoming->slot, incoming->number) ? FR_ERR_NOT_FOUND : FR_ERR_CANCELLED;
     }
     incoming->place = incoming->slot->place;
     fr_rndv_incoming_refresh(incoming);
     return FR_OK;
 }
 
+// The sender holds the slot only while it copies.
+static enum fr_status begin_here(struct fr_rndv_incoming *incoming)
+{
+    struct fr_wait wait = {.spins = FR_WAIT_SPINS, .pauses = true};
+    enum fr_status status;
+    while ((status = try_here(incoming)) == FR_ERR_NOT_FOUND) {
+        wait_on(&wait);
+        if (is_time_to_look(&wait) && !fr_job_control_is_alive(incoming->from))
+            return FR_ERR_NOT_FOUND;
+    }
+    return status == FR_OK ? FR_OK : FR_ERR_NOT_FOUND;
+}
+
 // Begins to receive a message of another host. Its entry was sent ahead of its RTS, but the sender
 // may have been stopped for a while.
-static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned other_than)
+static enum fr_status begin_remote(struct fr_rndv_incoming *incoming)
 {
     struct fr_wait wait = {0};
     for (;;) {
         fr_rndv_progress(NULL);
-        enum fr_status status = fr_rndv_replica_find(incoming, other_than);
+        enum fr_status status = fr_rndv_replica_find(incoming, FR_SCHEME_NONE);
         if (status == FR_OK) // taken before the bytes take the place of the RTS
             (void)fr_rndv_replica_take(incoming->from, incoming->number, false);
         if (status != FR_ERR_NOT_FOUND)
@@ -206,20 +189,15 @@ static enum fr_status begin_remote(struct fr_rndv_incoming *incoming, unsigned o
         wait_on(&wait);
         if (is_time_to_look(&wait) && !fr_job_control_is_alive(incoming->from))
             return FR_ERR_NOT_FOUND;
-        if (other_than != FR_SCHEME_NONE) {
-            if (waits_too_long(incoming, &wait))
-                return FR_ERR_CANCELLED;
-        } else if (fr_wait_judge(&wait, 0) == FR_WAIT_LONG) {
+        if (fr_wait_judge(&wait, 0) == FR_WAIT_LONG)
             fr_warn_once("waiting for %ld s for rank %d to say where a message is",
                          (long)(fr_wait_ns(&wait) / FR_SECOND_NS), incoming->from);
-        }
     }
 }
 
 enum fr_status fr_rndv_incoming_begin(struct fr_rndv_incoming *incoming)
 {
-    return incoming->slot != NULL ? begin_here(incoming, false)
-                                  : begin_remote(incoming, FR_SCHEME_NONE);
+    return incoming->slot != NULL ? begin_here(incoming) : begin_remote(incoming);
 }
 
 void fr_rndv_incoming_refresh(struct fr_rndv_incoming *incoming)
@@ -239,17 +217,21 @@ static void tell_sender(const struct fr_rndv_incoming *incoming, enum fr_job_con
 }
 
 // The sender may be anywhere, but follows the refusal wherever it makes progress.
-enum fr_status fr_rndv_incoming_refuse(struct fr_rndv_incoming *incoming)
+enum fr_status fr_rndv_incoming_refuse(const struct fr_rndv_incoming *incoming)
 {
-    unsigned refused = incoming->place.scheme;
     if (incoming->slot == NULL) {
         tell_sender(incoming, FR_CONTROL_RETRY, FR_RNDV_REFUSED);
-        return begin_remote(incoming, refused);
+        return FR_OK;
     }
     if (!fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_PULLING, FR_RNDV_REFUSED))
         return FR_ERR_NOT_FOUND;
     fr_rndv_incoming_ask(incoming);
-    return begin_here(incoming, true);
+    return FR_OK;
+}
+
+enum fr_status fr_rndv_incoming_begin_again(struct fr_rndv_incoming *incoming, unsigned refused)
+{
+    return incoming->slot != NULL ? try_here(incoming) : fr_rndv_replica_find(incoming, refused);
 }
 
 void fr_rndv_incoming_ask(const struct fr_rndv_incoming *incoming)

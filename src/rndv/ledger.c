@@ -201,12 +201,58 @@ static bool was_awaited(struct fr_rndv_ledger *ledger)
     return false;
 }
 
+// Whether a process has a message for this one that was advertised as waiting, and is not over.
+static bool has_waiting(const struct fr_rndv_ledger *ledger)
+{
+    for (size_t i = 0; i < fr_rndv_ledger_slots_of(ledger) / 64; i++) {
+        uint64_t left = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
+        for (; left != 0; left &= left - 1) {
+            const struct fr_rndv_slot *slot =
+                &ledger->slots[i * 64 + (size_t)__builtin_ctzll(left)];
+            if (atomic_load_explicit(&slot->to, memory_order_acquire) == fr_job_rank() &&
+                atomic_load_explicit(&slot->ready, memory_order_acquire) == FR_RNDV_WAITS)
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool has_living_waiting(void)
+{
+    for (int from = 0; from < fr_job_size(); from++) {
+        const struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(from);
+        if (ledger != NULL && fr_job_control_is_alive(from) && has_waiting(ledger))
+            return true;
+    }
+    return false;
+}
+
+// Whether these waiting sends are all of processes that have died, which never count them down.
+// Two looks, a second apart, must have found the same: a sender counts before it advertises.
+static bool are_dead(uint64_t waiting)
+{
+    static _Atomic int64_t looked_ns;
+    static _Atomic uint64_t found, dead; // numbers of sends
+    int64_t now = fr_time_coarse_ns();
+    if (now - atomic_load_explicit(&looked_ns, memory_order_relaxed) >= FR_SECOND_NS) {
+        atomic_store_explicit(&looked_ns, now, memory_order_relaxed);
+        uint64_t none_alive = has_living_waiting() ? 0 : waiting;
+        uint64_t before = atomic_exchange_explicit(&found, none_alive, memory_order_relaxed);
+        atomic_store_explicit(&dead, before == none_alive ? none_alive : 0, memory_order_relaxed);
+    }
+    return atomic_load_explicit(&dead, memory_order_relaxed) == waiting;
+}
+
+static bool any_waits_here(const struct fr_rndv_ledger *ledger)
+{
+    uint64_t waiting = atomic_load_explicit(&ledger->waiting, memory_order_relaxed);
+    return FR_UNLIKELY(waiting != 0) && !are_dead(waiting);
+}
+
 bool fr_rndv_is_awaited(void)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());
-    bool here =
-        ledger != NULL &&
-        (atomic_load_explicit(&ledger->waiting, memory_order_relaxed) != 0 || was_awaited(ledger));
+    bool here = ledger != NULL && (any_waits_here(ledger) || was_awaited(ledger));
     return here || fr_rndv_replica_any_waits(); // senders of other hosts tell so
 }
 
@@ -367,7 +413,7 @@ static void enter_flow(struct flow *flow, size_t index) FR_REQUIRES(&ledger_lock
 // before. If it sees any of these stores, it sees as well that the word has changed.
 static void write_slot(struct fr_rndv_slot *slot, const struct fr_rndv_address *address,
                        uint64_t sizes, uint64_t ready, const struct fr_rndv_place *place,
-                       uint64_t number)
+                       const struct fr_rndv_table *table, uint64_t number)
 {
     atomic_store_explicit(&slot->sizes, sizes, memory_order_release);
     atomic_store_explicit(&slot->comm, address->comm, memory_order_release);
@@ -375,6 +421,8 @@ static void write_slot(struct fr_rndv_slot *slot, const struct fr_rndv_address *
     atomic_store_explicit(&slot->tag, address->tag, memory_order_release);
     atomic_store_explicit(&slot->ready, ready, memory_order_release);
     slot->place = *place;
+    if (table != NULL)
+        slot->table = *table;
     atomic_store_explicit(&slot->word, number | FR_SLOT_IN(FR_RNDV_ADVERTISED),
                           memory_order_release);
 }
@@ -416,7 +464,8 @@ static bool extend(struct fr_rndv_ledger *ledger)
 
 enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, bool shared,
                                         uint64_t sizes, uint64_t ready,
-                                        const struct fr_rndv_place *place, unsigned *index,
+                                        const struct fr_rndv_place *place,
+                                        const struct fr_rndv_table *table, unsigned *index,
                                         uint64_t *number)
 {
     struct fr_rndv_ledger *ledger = own_ledger();
@@ -434,7 +483,7 @@ enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, b
     struct fr_rndv_ledger *receiver = shared ? fr_rndv_ledger_of(address->to) : NULL;
     if (receiver != NULL)
         atomic_fetch_add_explicit(&receiver->expected, 1, memory_order_relaxed);
-    write_slot(&ledger->slots[entered], address, sizes, ready, place, *number);
+    write_slot(&ledger->slots[entered], address, sizes, ready, place, table, *number);
     *index = (unsigned)entered;
     return FR_OK;
 }

@@ -7,6 +7,11 @@
 #include "fabrail/job.h"
 #include "rndv/rndv_int.h"
 
+enum {
+    REFUSED_LIMIT_S = 600, // for a sender to follow a refusal, where FABRAIL_TIMEOUT is not set
+    LONG_S = 10,           // between warnings that it has not
+};
+
 // Gives a receive up while its fragments are under way. Nobody takes these, so their tag must not
 // be used again.
 static void give_up(struct fr_rndv_recv *recv)
@@ -24,53 +29,75 @@ static void name_scheme(struct fr_rndv_recv *recv)
     recv->reason = fr_policy_scheme_received(scheme, recv->verb, recv->on_device);
 }
 
+// Asks the sender for another scheme. The receive waits for that as it would for bytes: `asked`.
+static void refuse(struct fr_rndv_recv *recv)
+{
+    recv->refused = recv->incoming->place.scheme;
+    fr_debug("rank %d is asked for another scheme than %s: %s", recv->incoming->from,
+             fr_policy_scheme_name((enum fr_policy_scheme)recv->refused),
+             fr_core_status_text(recv->status));
+    recv->untouched = recv->on_device = false;
+    recv->status = fr_rndv_incoming_refuse(recv->incoming);
+    recv->asked = recv->status == FR_OK;
+    recv->asked_ns = recv->looked_ns = fr_time_coarse_ns();
+    if (!recv->asked)
+        fr_rndv_incoming_end(recv->incoming, false);
+}
+
 // Begins by the scheme of the entry. If this process cannot, it asks the sender for another scheme.
 static void begin_by(struct fr_rndv_recv *recv)
 {
-    const struct fr_rndv_scheme *scheme = NULL;
-    for (unsigned tried = FR_SCHEME_COUNT; recv->status == FR_OK;) {
-        scheme = fr_rndv_scheme_of(recv->incoming->place.scheme);
-        recv->status = scheme != NULL ? scheme->begin(recv) : FR_ERR_UNSUPPORTED;
-        if (recv->status == FR_OK)
-            break;
-        bool again = fr_rndv_scheme_has(recv->incoming->place.scheme, FR_RNDV_REFUSABLE) &&
-                     recv->incoming->place.scheme != tried;
-        if (!again) {
-            give_up(recv);
-            return;
-        }
-        fr_debug("rank %d is asked for another scheme than %s: %s", recv->incoming->from,
-                 fr_policy_scheme_name(scheme->id), fr_core_status_text(recv->status));
-        tried = recv->incoming->place.scheme;
-        recv->status = fr_rndv_incoming_refuse(recv->incoming);
-        if (recv->status != FR_OK)
-            fr_rndv_incoming_end(recv->incoming, false);
-    }
+    const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(recv->incoming->place.scheme);
+    recv->status = scheme != NULL ? scheme->begin(recv) : FR_ERR_UNSUPPORTED;
     name_scheme(recv);
+    if (recv->status == FR_OK)
+        return;
+    if (fr_rndv_scheme_has(recv->incoming->place.scheme, FR_RNDV_REFUSABLE) &&
+        recv->incoming->place.scheme != recv->refused)
+        refuse(recv);
+    else
+        give_up(recv);
 }
 
 void fr_rndv_receive_begin(struct fr_rndv_recv *recv)
 {
     recv->state = NULL;
     recv->looked_ns = fr_time_coarse_ns();
-    recv->untouched = recv->on_device = false;
+    recv->untouched = recv->on_device = recv->asked = false;
+    recv->refused = FR_SCHEME_COUNT;
+    recv->come = 0;
     recv->status = fr_rndv_incoming_begin(recv->incoming);
-    begin_by(recv);
+    if (recv->status == FR_OK)
+        begin_by(recv);
+    else
+        name_scheme(recv);
 }
 
-// Begins a receive again, by another scheme. It has failed before the first byte, so nobody has
-// seen anything of it.
+// Begins a refused receive again once the sender has followed, or ends it.
 static void begin_again(struct fr_rndv_recv *recv)
 {
-    const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(recv->incoming->place.scheme);
-    fr_debug("rank %d is asked for another scheme than %s: %s", recv->incoming->from,
-             fr_policy_scheme_name(scheme->id), fr_core_status_text(recv->status));
-    scheme->end(recv);
-    recv->untouched = recv->on_device = false;
-    recv->status = fr_rndv_incoming_refuse(recv->incoming);
-    if (recv->status != FR_OK)
+    if (recv->status == FR_OK)
+        recv->status = fr_rndv_incoming_begin_again(recv->incoming, recv->refused);
+    recv->asked = recv->status == FR_ERR_NOT_FOUND;
+    if (recv->status == FR_OK)
+        begin_by(recv);
+    else if (recv->asked)
+        recv->status = FR_OK;
+    else
         fr_rndv_incoming_end(recv->incoming, false);
-    begin_by(recv);
+}
+
+// Looks at the receives whose senders were asked for another scheme. Returns whether there is none
+// that still waits for it.
+static bool begin_asked(struct fr_rndv_recv *recvs, size_t count)
+{
+    bool all = true;
+    for (size_t i = 0; i < count; i++) {
+        if (recvs[i].asked)
+            begin_again(&recvs[i]);
+        all = all && !recvs[i].asked;
+    }
+    return all;
 }
 
 // Selects the receives that go by one scheme, which are moved together. Returns their number.
@@ -97,20 +124,19 @@ static bool pull_all(struct fr_rndv_recv *recvs, size_t count)
     return over;
 }
 
-// Ends all receives. Returns whether none has been begun again.
+// Ends all receives but those that have failed before the first byte. Nobody has seen anything of
+// these, so another scheme may do. Returns whether there is none.
 static bool end_all(struct fr_rndv_recv *recvs, size_t count)
 {
     bool all = true;
     for (size_t i = 0; i < count; i++) {
         if (recvs[i].state == NULL)
             continue;
-        if (recvs[i].untouched) {
-            begin_again(&recvs[i]);
-        } else {
-            name_scheme(&recvs[i]); // it may have turned from writes to reads
-            fr_rndv_scheme_of(recvs[i].incoming->place.scheme)->end(&recvs[i]);
-        }
-        all = all && recvs[i].state == NULL;
+        name_scheme(&recvs[i]); // it may have turned from writes to reads
+        fr_rndv_scheme_of(recvs[i].incoming->place.scheme)->end(&recvs[i]);
+        if (recvs[i].untouched)
+            refuse(&recvs[i]);
+        all = all && !recvs[i].asked;
     }
     return all;
 }
@@ -120,6 +146,8 @@ static bool rest(const struct fr_rndv_recv *recvs, size_t count)
 {
     const struct fr_rndv_scheme *only = NULL;
     for (size_t i = 0; i < count; i++) {
+        if (recvs[i].asked)
+            return false;
         if (recvs[i].state == NULL)
             continue;
         const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(recvs[i].incoming->place.scheme);
@@ -133,23 +161,48 @@ static bool rest(const struct fr_rndv_recv *recvs, size_t count)
 // Moves messages on. Returns whether all are over.
 static bool poll(struct fr_rndv_recv *recvs, size_t count)
 {
-    return pull_all(recvs, count) && end_all(recvs, count);
+    bool all = begin_asked(recvs, count);
+    return pull_all(recvs, count) && end_all(recvs, count) && all;
 }
 
-// Ends receives whose senders have died before they have given all, which is looked at each second.
+// Returns whether a sender has taken too long to follow a refusal; the message then fails. It may
+// be in a call of MPI's own, or outside of MPI, and come to it late. It never does if it waits for
+// what this process does after this message.
+static bool waits_too_long(const struct fr_rndv_recv *recv, int64_t now)
+{
+    int64_t seconds = (now - recv->asked_ns) / FR_SECOND_NS;
+    int64_t before = (recv->looked_ns - recv->asked_ns) / FR_SECOND_NS;
+    size_t limit_s = fr_core_settings()->timeout_s;
+    limit_s = limit_s > 0 ? limit_s : REFUSED_LIMIT_S;
+    bool over = seconds >= (int64_t)limit_s;
+    if (over)
+        fr_error("rank %d has not sent a message another way within %zu s", recv->incoming->from,
+                 limit_s);
+    else if (seconds / LONG_S > before / LONG_S)
+        fr_warn("rank %d was asked %ld s ago to send a message another way, and does not answer: "
+                "it is outside of MPI, or in a call of host buffers",
+                recv->incoming->from, (long)seconds);
+    return over;
+}
+
+// Ends receives whose senders have died before they have given all, or do not follow a refusal.
+// Looks each second. The death of a process is seen on its own host only: a message of a process
+// that has died elsewhere never ends, unless MPI or a rail reports an error.
 static void end_lost(struct fr_rndv_recv *recvs, size_t count)
 {
     int64_t now = fr_time_coarse_ns();
     for (size_t i = 0; i < count; i++) {
-        if (recvs[i].state == NULL || recvs[i].status != FR_OK ||
-            now - recvs[i].looked_ns < FR_SECOND_NS)
+        struct fr_rndv_recv *recv = &recvs[i];
+        if ((recv->state == NULL && !recv->asked) || recv->status != FR_OK ||
+            now - recv->looked_ns < FR_SECOND_NS)
             continue;
-        recvs[i].looked_ns = now;
-        if (fr_job_control_is_alive(recvs[i].incoming->from))
-            continue;
-        fr_error("rank %d is gone, and with it a message that was being received",
-                 recvs[i].incoming->from);
-        recvs[i].status = FR_ERR_CANCELLED;
+        bool is_lost = !fr_job_control_is_alive(recv->incoming->from);
+        if (is_lost)
+            fr_error("rank %d is gone, and with it a message that was being received",
+                     recv->incoming->from);
+        if (is_lost || (recv->asked && waits_too_long(recv, now)))
+            recv->status = FR_ERR_CANCELLED;
+        recv->looked_ns = now;
     }
 }
 
@@ -175,6 +228,8 @@ static void receive(struct fr_rndv_recv *recvs, size_t count)
 
 bool fr_rndv_receive_poll(struct fr_rndv_recv *recv)
 {
+    if (recv->asked) // the answer may have come
+        fr_rndv_progress(NULL);
     end_lost(recv, 1);
     return poll(recv, 1);
 }

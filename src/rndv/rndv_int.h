@@ -163,10 +163,11 @@ bool fr_rndv_slot_lift_doubt(int from, struct fr_rndv_slot *slot, uint64_t numbe
 bool fr_rndv_slot_take(int from, struct fr_rndv_slot *slot, uint64_t number);
 
 // Enters a message in a slot of this process's ledger. Returns FR_ERR_LIMIT when all slots are in
-// use, FR_ERR_UNSUPPORTED when a rule of rndv.h forbids an RTS.
+// use, FR_ERR_UNSUPPORTED when a rule of rndv.h forbids an RTS. `table` may be NULL.
 FR_MUST_CHECK enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address,
                                                       bool shared, uint64_t sizes, uint64_t ready,
                                                       const struct fr_rndv_place *place,
+                                                      const struct fr_rndv_table *table,
                                                       unsigned *index, uint64_t *number);
 
 // Notes that MPI has the RTS. Another thread may then send to the same address.
@@ -324,9 +325,14 @@ FR_MUST_CHECK enum fr_status fr_rndv_incoming_begin(struct fr_rndv_incoming *inc
 // Reads anew how many bytes are `ready`.
 void fr_rndv_incoming_refresh(struct fr_rndv_incoming *incoming);
 
-// Refuses the scheme of a message: asks the sender for another one and waits for it. Then begins to
-// receive the message, as fr_rndv_incoming_begin does.
-FR_MUST_CHECK enum fr_status fr_rndv_incoming_refuse(struct fr_rndv_incoming *incoming);
+// Refuses the scheme of a message that this process has begun to receive: asks the sender for
+// another one, and does not wait for it. Returns FR_ERR_NOT_FOUND when the message is gone.
+FR_MUST_CHECK enum fr_status fr_rndv_incoming_refuse(const struct fr_rndv_incoming *incoming);
+
+// Begins to receive a message by another scheme than the one that was refused. Returns
+// FR_ERR_NOT_FOUND while the sender has not followed, and FR_ERR_CANCELLED when it never will.
+FR_MUST_CHECK enum fr_status fr_rndv_incoming_begin_again(struct fr_rndv_incoming *incoming,
+                                                          unsigned refused);
 
 // Has the sender of a message of this host look whether it is waiting to be asked for it.
 void fr_rndv_incoming_ask(const struct fr_rndv_incoming *incoming);

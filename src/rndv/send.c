@@ -101,16 +101,11 @@ static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_plac
     struct fr_rndv_table table;
     enum fr_status status = send->table != NULL ? fr_rndv_table_of(send, &table) : FR_OK;
     if (status == FR_OK)
-        status = fr_rndv_ledger_advertise(&send->address, !send->remote,
-                                          FR_SLOT_SIZES(send->bytes, send->length), ready, place,
-                                          &send->index, &send->number);
+        status = fr_rndv_ledger_advertise(
+            &send->address, !send->remote, FR_SLOT_SIZES(send->bytes, send->length), ready, place,
+            send->table != NULL ? &table : NULL, &send->index, &send->number);
     if (status != FR_OK)
         return status;
-    if (send->table != NULL) { // receivers load `ready` before they read the table
-        struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
-        slot->table = table;
-        atomic_store_explicit(&slot->ready, ready, memory_order_release);
-    }
     write_rts(send);
     send->entered = tell_receiver(send, place, ready, false);
     if (send->entered) {

@@ -130,7 +130,7 @@ static inline enum fr_status host_try(int to, int tag, uint64_t comm, uint64_t s
     const struct fr_rndv_place place = host_place(seed);
     bool shared = fr_rndv_ledger_is_shared_with(to);
     enum fr_status status =
-        fr_rndv_ledger_advertise(&address, shared, host_sizes(seed), host_bytes(seed), &place,
+        fr_rndv_ledger_advertise(&address, shared, host_sizes(seed), host_bytes(seed), &place, NULL,
                                  &message->index, &message->number);
     if (status == FR_OK)
         host_write_rts(message, host_bytes(seed), !shared);

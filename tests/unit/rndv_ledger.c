@@ -409,7 +409,7 @@ static enum fr_status could_be(const struct fr_rndv_address *address, size_t len
     unsigned index;
     uint64_t number;
     enum fr_status status = fr_rndv_ledger_advertise(
-        address, shared, FR_SLOT_SIZES(host_bytes(1), length), 1, &place, &index, &number);
+        address, shared, FR_SLOT_SIZES(host_bytes(1), length), 1, &place, NULL, &index, &number);
     if (status == FR_OK)
         fr_rndv_ledger_free(index, shared);
     return status;
@@ -456,7 +456,7 @@ static void receive_other(const struct fr_rndv_address *address, size_t length, 
     const struct fr_rndv_place place = host_place(1);
     struct host_message message;
     CHECK(fr_rndv_ledger_advertise(address, true, FR_SLOT_SIZES(host_bytes(1), length), 1, &place,
-                                   &message.index, &message.number) == FR_OK);
+                                   NULL, &message.index, &message.number) == FR_OK);
     host_write_rts(&message, host_bytes(1), false);
     if (receives)
         receive(&message);
@@ -562,6 +562,17 @@ static void run_addressee(void)
     host_close_all();
 }
 
+// Refuses a message, and waits for what becomes of it.
+static enum fr_status refuse(struct fr_rndv_incoming *incoming)
+{
+    unsigned refused = incoming->place.scheme;
+    enum fr_status status = fr_rndv_incoming_refuse(incoming);
+    CHECK(status == FR_OK);
+    while ((status = fr_rndv_incoming_begin_again(incoming, refused)) == FR_ERR_NOT_FOUND)
+        sched_yield();
+    return status;
+}
+
 // The receiver refuses what it is offered until the sender offers another thing; the second time
 // the sender gives up.
 static void refuse_twice(const struct host_message *message)
@@ -571,10 +582,10 @@ static void refuse_twice(const struct host_message *message)
     CHECK(fr_rndv_incoming_read(message->rts, &incoming));
     CHECK(fr_rndv_incoming_begin(&incoming) == FR_OK);
     host_check_incoming(&incoming, 0, 70);
-    CHECK(fr_rndv_incoming_refuse(&incoming) == FR_OK, "another one comes");
+    CHECK(refuse(&incoming) == FR_OK, "another one comes");
     host_check_incoming(&incoming, 0, 71);
     CHECK(incoming.ready == 5 && !host_peek(0, 6, 1, false, &bytes), "it is this receiver's");
-    CHECK(fr_rndv_incoming_refuse(&incoming) == FR_ERR_NOT_FOUND, "none comes");
+    CHECK(refuse(&incoming) == FR_ERR_CANCELLED, "none comes");
     fr_rndv_incoming_end(&incoming, false);
     CHECK(fr_rndv_incoming_begin(&incoming) == FR_ERR_NOT_FOUND && !fr_rndv_incoming_any());
 }
@@ -605,6 +616,42 @@ static void run_refused(void)
         refuse_twice(&message);
     }
     host_close_all();
+}
+
+// Whether this process stays awaited for as long as it takes to find out that nobody alive waits.
+static bool stays_awaited(void)
+{
+    enum { LOOKS = 350, LOOK_US = 10000 };
+    bool awaited = true;
+    for (unsigned i = 0; i < LOOKS && awaited; i++) {
+        usleep(LOOK_US);
+        awaited = fr_rndv_is_awaited();
+    }
+    return awaited;
+}
+
+// A sender that dies while it waits does not leave its receiver awaited for ever.
+static void run_waiting_sender_dies(void)
+{
+    char word;
+    job_open_all();
+    if (process_rank == 0) {
+        struct host_message message = host_advertise(1, 6, 1, 60);
+        atomic_store(&fr_rndv_ledger_slot(message.index)->ready, FR_RNDV_WAITS);
+        fr_rndv_ledger_count_waiting(1, 1);
+        process_say(1, "w", 1);
+        process_hear(1, &word, 1);
+        _exit(check_result());
+    }
+    CHECK(!fr_rndv_is_awaited());
+    process_hear(0, &word, 1);
+    CHECK(stays_awaited(), "by one that lives");
+    process_say(0, "d", 1);
+    CHECK(!stays_awaited(), "by a dead one");
+    CHECK(!fr_rndv_is_awaited());
+    fr_rndv_ledger_count_waiting(1, 1);
+    CHECK(fr_rndv_is_awaited(), "by one more");
+    host_close();
 }
 
 // The receiver begins while the sender moves the bytes: it finds them where they are then. The
@@ -707,6 +754,7 @@ int main(int count, char **arguments)
         {.name = "addressee", .count = 3, .run = run_addressee},
         {.name = "refused", .count = 2, .run = run_refused},
         {.name = "sender-dies", .count = 2, .run = run_sender_dies},
+        {.name = "waiting-sender-dies", .count = 2, .run = run_waiting_sender_dies},
         {.name = "receiver-dies", .count = 2, .run = run_receiver_dies},
         {.name = "late", .count = 2, .run = run_late},
         {.name = NULL},

@@ -294,7 +294,7 @@ static struct host_message copy_to_other(uint64_t seed, struct fr_rndv_entry *en
     const struct fr_rndv_address address = {.to = 1, .tag = 5, .comm = 1};
     const struct fr_rndv_place place = host_place(seed);
     struct host_message message;
-    CHECK(fr_rndv_ledger_advertise(&address, false, host_sizes(seed), seed + 1, &place,
+    CHECK(fr_rndv_ledger_advertise(&address, false, host_sizes(seed), seed + 1, &place, NULL,
                                    &message.index, &message.number) == FR_OK);
     host_write_rts(&message, host_bytes(seed), true);
     *entry = entry_of(message.number / FR_SLOT_ONE, 5, 1, seed);
@@ -387,6 +387,7 @@ static void doubt_first(const struct fr_rndv_incoming *incoming)
 static void run_receiver(void)
 {
     struct fr_rndv_incoming incoming;
+    enum fr_status status;
     begin_next(&incoming, 10);
     const struct fr_rndv_entry begun = {.number = incoming.number, .index = incoming.index};
     const struct fr_rndv_entry beyond = {.number = incoming.number, .index = FR_RNDV_SLOTS};
@@ -401,7 +402,11 @@ static void run_receiver(void)
         fr_rndv_progress(NULL);
         fr_rndv_incoming_refresh(&incoming);
     }
+    const unsigned refused = incoming.place.scheme;
     CHECK(fr_rndv_incoming_refuse(&incoming) == FR_OK);
+    while ((status = fr_rndv_incoming_begin_again(&incoming, refused)) == FR_ERR_NOT_FOUND)
+        fr_rndv_progress(NULL);
+    CHECK(status == FR_OK);
     CHECK(incoming.place.scheme == FR_SCHEME_PIPELINE && incoming.place.address == 11);
     CHECK(answer(0, 5, 1) == FR_RNDV_UNKNOWN, "being received another way");
     fr_rndv_incoming_end(&incoming, true);

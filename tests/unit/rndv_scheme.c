@@ -375,6 +375,7 @@ static void send_refused(void)
     process_say(1, rts_of(send), RTS_BYTES);
     fr_rndv_send_sent(send, true);
     CHECK(fr_rndv_send_push(send) == FR_OK);
+    process_meet(); // the receiver has refused, and looked once for an answer
     for (unsigned i = 0; i < most_ms && fr_rndv_ledger_state(send->index) != FR_RNDV_FAILED; i++) {
         CHECK(fr_coll_wait_on(&wait, NULL, "the receiver"));
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -394,9 +395,13 @@ static void receive_refused(void)
     hear(&incoming, 90);
     struct fr_rndv_recv recv = {.view = &buffer.view, .incoming = &incoming};
     refuses = true;
-    fr_rndv_receive(&recv, 1);
+    fr_rndv_receive_begin(&recv);
+    CHECK(recv.asked && recv.status == FR_OK, "waits for nobody");
+    CHECK(!fr_rndv_receive_poll(&recv) && recv.asked);
+    process_meet();
+    fr_rndv_receive_finish(&recv);
     refuses = false;
-    CHECK(recv.status != FR_OK && recv.state == NULL);
+    CHECK(recv.status != FR_OK && recv.state == NULL && !recv.asked);
     for (size_t i = 0; i < sizeof(buffer.bytes); i++)
         CHECK(buffer.bytes[i] == 0x5a, "byte %zu", i);
     process_meet();
@@ -437,7 +442,7 @@ static void send_fragments(void)
     struct fr_rndv_place place = host_place(5);
     struct host_message message;
     place.scheme = FR_SCHEME_PIPELINE;
-    CHECK(fr_rndv_ledger_advertise(&address, true, host_sizes(5), host_bytes(5), &place,
+    CHECK(fr_rndv_ledger_advertise(&address, true, host_sizes(5), host_bytes(5), &place, NULL,
                                    &message.index, &message.number) == FR_OK);
     host_write_rts(&message, host_bytes(5), false);
     process_say(1, message.rts, sizeof(message.rts));

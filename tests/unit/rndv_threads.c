@@ -96,7 +96,7 @@ static void run_glances(void)
         uint64_t bytes = 100 + 2 * (uint64_t)i + i % 2, number;
         unsigned index;
         CHECK(fr_rndv_ledger_advertise(&address, true, FR_SLOT_SIZES(bytes, HOST_LENGTH), bytes,
-                                       &place, &index, &number) == FR_OK);
+                                       &place, NULL, &index, &number) == FR_OK);
         CHECK(index == 0, "another place");
         if (i % 512 == 0)
             sched_yield();
