@@ -355,6 +355,8 @@ static void test_many(void)
         for (int rank = 0; rank < RANKS; rank++)
             begin_rank(&ops[i], rank, (uint64_t)i);
     }
+    for (int i = OPERATIONS; i-- > 0;)
+        CHECK(fr_coll_host_reduce_progress(&teams[0], &ops[i].hosts[0], &over[i][0]) == FR_OK);
     for (int left = OPERATIONS * RANKS; left > 0 && time(NULL) < began + 60;) {
         for (int step = 0; step < OPERATIONS * RANKS; step++) {
             int rank = step % RANKS;
