@@ -219,7 +219,7 @@ static bool keep_few(struct fr_device_batch *batch, const struct fr_device_range
                      enum fr_device_direction direction, const struct fr_device_copy *copy)
 {
     if (batch->stream_count > 0 || batch->piece_count > 0 || batch->has_few ||
-        !fr_device_few_fit(direction, copy))
+        !fr_device_few_fit(range, direction, copy))
         return false;
     batch->few = *copy;
     batch->few_range = *range;

@@ -241,7 +241,8 @@ int fr_device_words_wait(const uint64_t *words, unsigned blocks, uint64_t value,
 
 // Returns whether a simplified copy is one of few bytes from the application's device memory to the
 // host, which a kernel may do.
-bool fr_device_few_fit(enum fr_device_direction direction, const struct fr_device_copy *copy);
+bool fr_device_few_fit(const struct fr_device_range *range, enum fr_device_direction direction,
+                       const struct fr_device_copy *copy);
 
 // Does such a copy, with the application's work on the bytes waited for. Returns
 // FR_ERR_UNSUPPORTED, with nothing copied, where no kernel can, or none comes in time.

@@ -6,7 +6,8 @@
 // Kernels of the program may fill the GPU, and even wait for what this copy is for. A copy engine
 // goes on then. So a kernel that does not come in time is left behind, and a copy engine copies the
 // bytes. The kernel reads them later, for nothing. Until it is over it keeps its stream and words,
-// and for a while no other kernel is tried.
+// and for a while no other kernel is tried. Only memory of cuMemAlloc is read so: the driver frees
+// it when the device's work is over, whereas memory of other sorts may be unmapped under a kernel.
 #include "config.h"
 
 #include "device/device_int.h"
@@ -36,10 +37,12 @@ static struct fr_lock lock = FR_LOCK_INIT;
 static struct fetch fetches[MOST_AT_ONCE] FR_GUARDED_BY(lock);
 static _Atomic int64_t shunned_ns; // until then no kernel is tried; 0: none was late
 
-bool fr_device_few_fit(enum fr_device_direction direction, const struct fr_device_copy *copy)
+bool fr_device_few_fit(const struct fr_device_range *range, enum fr_device_direction direction,
+                       const struct fr_device_copy *copy)
 {
-    return direction == FR_TO_STAGE && copy->bytes <= FR_FETCH_BYTES && copy->n[0] == 1 &&
-           copy->n[1] == 1 && !copy->on_device && !copy->mixed && !copy->own;
+    return (range->caps & FR_SHARE_LEGACY) != 0 && direction == FR_TO_STAGE &&
+           copy->bytes <= FR_FETCH_BYTES && copy->n[0] == 1 && copy->n[1] == 1 &&
+           !copy->on_device && !copy->mixed && !copy->own;
 }
 
 static bool is_shunned(void)

@@ -643,7 +643,6 @@ static void run_waiting_sender_dies(void)
         process_hear(1, &word, 1);
         _exit(check_result());
     }
-    CHECK(!fr_rndv_is_awaited());
     process_hear(0, &word, 1);
     CHECK(stays_awaited(), "by one that lives");
     process_say(0, "d", 1);
