@@ -28,7 +28,7 @@ static inline bool fr_rma_any(void)
 // Returns the window of a handle of the real MPI, NULL for a window that is the real MPI's alone.
 struct fr_rma_window *fr_rma_window_find(fr_word win);
 
-// What this rank gives to a window, and who makes it.
+// The memory that this rank gives to a window, and the call that makes it.
 struct fr_rma_offer {
     const char *call; // the MPI function, for the log
     fr_word comm;
@@ -95,16 +95,16 @@ struct fr_rma_place {
     int64_t displacement;
     const struct fr_layout *layout;
     size_t count;
+    bool over_host; // set by an access whose data went over host memory, since no device uses both
+                    // sides or no kernel does the operation
 };
 
 // Begin to move the data of a measured view of one block to a target, or from there. They are
 // complete when the target has been synchronised, or fr_rma_flush has returned. Return FR_ERR_RANGE
 // and FR_ERR_EPOCH as their names say.
-FR_MUST_CHECK enum fr_status fr_rma_put(struct fr_rma_window *window,
-                                        const struct fr_rma_place *place,
+FR_MUST_CHECK enum fr_status fr_rma_put(struct fr_rma_window *window, struct fr_rma_place *place,
                                         const struct fr_staging_view *origin);
-FR_MUST_CHECK enum fr_status fr_rma_get(struct fr_rma_window *window,
-                                        const struct fr_rma_place *place,
+FR_MUST_CHECK enum fr_status fr_rma_get(struct fr_rma_window *window, struct fr_rma_place *place,
                                         const struct fr_staging_view *result);
 
 // An access that no other such access to the same target can come between. Views are measured and
@@ -119,8 +119,7 @@ struct fr_rma_update {
 };
 
 // Updates memory of a target. It is complete when the function returns.
-FR_MUST_CHECK enum fr_status fr_rma_update(struct fr_rma_window *window,
-                                           const struct fr_rma_place *place,
+FR_MUST_CHECK enum fr_status fr_rma_update(struct fr_rma_window *window, struct fr_rma_place *place,
                                            const struct fr_rma_update *update);
 
 // Completes all accesses that this process has begun, at their targets too.

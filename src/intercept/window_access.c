@@ -34,7 +34,7 @@ static const struct fr_staging_view *view_at(const struct fr_request_op *op, int
 }
 
 static enum fr_status run_update(const struct fr_request_op *op, struct fr_rma_window *window,
-                                 const struct fr_rma_place *place, fr_word type)
+                                 struct fr_rma_place *place, fr_word type)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
     struct fr_rma_update update = {.result = view_at(op, row->receive.buffer),
@@ -60,9 +60,19 @@ static enum fr_status run_update(const struct fr_request_op *op, struct fr_rma_w
     return status;
 }
 
+static void count(const struct fr_request_op *op, bool over_host)
+{
+    struct fr_policy_choice choice = {FR_PATH_PEER, "the origin maps the target's memory"};
+    if (over_host)
+        choice = (struct fr_policy_choice){FR_PATH_HOST,
+                                           "no device does this with the memory of both sides"};
+    for (unsigned v = 0; v < op->view_count; v++)
+        fr_intercept_count_view(op, &op->views[v], choice, NULL);
+}
+
 static enum fr_status run(const struct fr_request_op *op, struct fr_rma_window *window)
 {
-    struct fr_rma_place place;
+    struct fr_rma_place place = {.over_host = false};
     fr_word type;
     enum fr_status status = find_place(op, &place, &type);
     if (status != FR_OK)
@@ -85,14 +95,9 @@ static enum fr_status run(const struct fr_request_op *op, struct fr_rma_window *
         break;
     }
     fr_datatype_release(place.layout);
+    if (status == FR_OK)
+        count(op, place.over_host);
     return status;
-}
-
-static void count(const struct fr_request_op *op)
-{
-    const struct fr_policy_choice choice = {FR_PATH_PEER, "the origin maps the target's memory"};
-    for (unsigned v = 0; v < op->view_count; v++)
-        fr_intercept_count_view(op, &op->views[v], choice, NULL);
 }
 
 // Makes the request of a call whose data have been moved.
@@ -141,8 +146,6 @@ static enum fr_status serve(struct fr_request_op *op, struct fr_rma_window *wind
         fr_staging_view_measure(&op->views[v]);
     if (status == FR_OK && target != fr_abi_mpi.PROC_NULL)
         status = run(op, window);
-    if (status == FR_OK)
-        count(op);
     return status == FR_OK ? make_request(op, window) : status;
 }
 

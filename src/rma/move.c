@@ -158,7 +158,7 @@ static void queue_host(struct fr_rma_window *window, struct fr_rma_target *targe
 }
 
 static enum fr_status move(struct fr_rma_window *window, struct fr_rma_target *target,
-                           const struct fr_staging_view *own, bool puts)
+                           const struct fr_staging_view *own, bool puts, bool *over_host)
 {
     const struct fr_staging_view *there = &target->view;
     bool native = fr_rma_is_native(target, own);
@@ -173,10 +173,11 @@ static enum fr_status move(struct fr_rma_window *window, struct fr_rma_target *t
     const struct fr_staging_view *from = puts ? own : there, *to = puts ? there : own;
     if (native && fr_staging_can_copy_own(from, to))
         return move_on_device(from, to);
+    *over_host = true;
     return move_over_host(target, own, puts);
 }
 
-static enum fr_status access(struct fr_rma_window *window, const struct fr_rma_place *place,
+static enum fr_status access(struct fr_rma_window *window, struct fr_rma_place *place,
                              const struct fr_staging_view *own, bool puts)
 {
     struct fr_rma_target target;
@@ -188,18 +189,18 @@ static enum fr_status access(struct fr_rma_window *window, const struct fr_rma_p
     if (fr_rma_bytes_of(own) == 0)
         return FR_OK;
     fr_rma_enter(window);
-    status = move(window, &target, own, puts);
+    status = move(window, &target, own, puts, &place->over_host);
     fr_rma_leave(window);
     return status;
 }
 
-enum fr_status fr_rma_put(struct fr_rma_window *window, const struct fr_rma_place *place,
+enum fr_status fr_rma_put(struct fr_rma_window *window, struct fr_rma_place *place,
                           const struct fr_staging_view *origin)
 {
     return access(window, place, origin, true);
 }
 
-enum fr_status fr_rma_get(struct fr_rma_window *window, const struct fr_rma_place *place,
+enum fr_status fr_rma_get(struct fr_rma_window *window, struct fr_rma_place *place,
                           const struct fr_staging_view *result)
 {
     return access(window, place, result, false);

@@ -242,7 +242,7 @@ static bool has_bytes(const struct fr_staging_view *view, size_t bytes)
     return !view || fr_rma_bytes_of(view) == bytes;
 }
 
-enum fr_status fr_rma_update(struct fr_rma_window *window, const struct fr_rma_place *place,
+enum fr_status fr_rma_update(struct fr_rma_window *window, struct fr_rma_place *place,
                              const struct fr_rma_update *update)
 {
     struct fr_rma_target target;
@@ -256,9 +256,9 @@ enum fr_status fr_rma_update(struct fr_rma_window *window, const struct fr_rma_p
     if (bytes == 0)
         return FR_OK;
     fr_rma_enter(window);
-    status = plan(window, &target, update, &work)
-                 ? update_in_place(window, place->target, &target, update, &work)
-                 : update_over_host(window, place->target, &target, update);
+    place->over_host = !plan(window, &target, update, &work);
+    status = place->over_host ? update_over_host(window, place->target, &target, update)
+                              : update_in_place(window, place->target, &target, update, &work);
     fr_rma_leave(window);
     return status;
 }
