@@ -18,7 +18,7 @@ enum { MOST_BYTES = 64 << 20, MANY = 1000, MANY_BYTES = 64, MOST_REPEATS = 1001 
 
 static int repeats = 101;
 
-// What rank 0 works with.
+// Windows and buffers of rank 0.
 struct bench {
     MPI_Win device, host;
     struct memory buffer, host_buffer, window;
@@ -81,29 +81,29 @@ static void push_by_engine(const struct bench *bench, size_t bytes)
     push(bench, bytes, FR_ENGINE_CE);
 }
 
-// The last `bytes` of the buffer are an addend, and get the result.
+// The buffer begins with an addend, and the old value goes behind it.
+static void fetch_and_add(const struct memory *buffer, MPI_Win win)
+{
+    MPI_Fetch_and_op(buffer->address, buffer->address + 8, MPI_UINT64_T, 1, 0, MPI_SUM, win);
+    MPI_Win_flush(1, win);
+}
+
 static void fetch_and_op(const struct bench *bench, size_t bytes)
 {
     (void)bytes;
-    MPI_Fetch_and_op(bench->host_buffer.address, bench->host_buffer.address + 8, MPI_UINT64_T, 1, 0,
-                     MPI_SUM, bench->device);
-    MPI_Win_flush(1, bench->device);
+    fetch_and_add(&bench->host_buffer, bench->device);
 }
 
 static void fetch_and_op_device(const struct bench *bench, size_t bytes)
 {
     (void)bytes;
-    MPI_Fetch_and_op(bench->buffer.address, bench->buffer.address + 8, MPI_UINT64_T, 1, 0, MPI_SUM,
-                     bench->device);
-    MPI_Win_flush(1, bench->device);
+    fetch_and_add(&bench->buffer, bench->device);
 }
 
 static void fetch_and_op_on_host(const struct bench *bench, size_t bytes)
 {
     (void)bytes;
-    MPI_Fetch_and_op(bench->host_buffer.address, bench->host_buffer.address + 8, MPI_UINT64_T, 1, 0,
-                     MPI_SUM, bench->host);
-    MPI_Win_flush(1, bench->host);
+    fetch_and_add(&bench->host_buffer, bench->host);
 }
 
 static void compare_and_swap(const struct bench *bench, size_t bytes)
