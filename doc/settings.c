@@ -77,7 +77,7 @@ static const char introduction[] =
     "as `_ROOT`, `_DIR` and\n"
     "`_VERSION`, are not warned of. Sizes take `K`, `M`, `G` and `T`. The manual page "
     "(`man 7 fabrail`) has the same\n"
-    "texts. What paths, rails and tuning are is in [understand.md](understand.md).\n"
+    "texts. [understand.md](understand.md) explains paths, rails and tuning.\n"
     "\n"
     "`doc/settings --markdown`, of a build, writes this page.\n";
 

@@ -318,8 +318,8 @@ enum { FR_RNDV_AT_ONCE = 64 };
 // in the program's memory, or `status` of a receive says why not.
 void fr_rndv_receive(struct fr_rndv_recv *recvs, size_t count);
 
-// Begins to receive one message, and does not wait for its bytes. What `recv` points to stays where
-// it is until the receive is over, as fr_rndv_receive would leave it.
+// Begins to receive one message, and does not wait for its bytes. All that `recv` points to must
+// stay in place until the receive is over.
 void fr_rndv_receive_begin(struct fr_rndv_recv *recv);
 
 // Moves a receive on that fr_rndv_receive_begin has begun. Returns whether it is over.

@@ -214,8 +214,8 @@ static void report(const struct fr_guard_op *guarded, unsigned v, enum finding w
                 bytes, (uintmax_t)address, name, receives ? "receives" : "sends", peer, site);
 }
 
-// What a GPU does may depend on other processes, and what these do on this one. A program that has
-// sessions alone is the one that MPI cannot be asked for.
+// Makes progress, since a GPU's work may depend on other processes, and theirs on this one. A
+// program of sessions alone has no world, in which progress could be made.
 static void make_progress(void)
 {
     int is_world = 0;

@@ -19,7 +19,8 @@ enum { MOST_BYTES = 1024 }; // of a value
 static const char provided_key[] = "mpi_memory_alloc_kinds";
 static const char asserted_key[] = "mpi_assert_memory_alloc_kinds";
 
-// What is told where Fabrail serves devices. MPI_Alloc_mem and windows are any MPI's.
+// The kinds that a program is told of where Fabrail serves devices. Those that begin with mpi come
+// from MPI_Alloc_mem and from windows, which every MPI has.
 static const char *const kinds[] = {
     "system", "mpi",         "mpi:alloc_mem", "mpi:win_allocate", "mpi:win_allocate_shared",
     "cuda",   "cuda:device", "cuda:host",     "cuda:managed",

@@ -78,8 +78,8 @@ static bool advance(struct fr_request_op *op)
 }
 
 // Waits until the application's work on a buffer is over, as far as its calls only pretend that. It
-// may have other work under way when the task's turn comes. Of a buffer that peers do not reach,
-// that is the program's memory, `bytes` at `place`.
+// may have other work under way when the task's turn comes. If peers do not reach the buffer, the
+// work is that on the program's memory, `bytes` at `place`.
 static void await_app(struct fr_coll_buffer *buffer, const struct fr_coll_place *place,
                       size_t bytes)
 {

@@ -76,7 +76,7 @@ static enum fr_status test(struct fr_rma_window *window, int *flag)
     return status;
 }
 
-// Serves a call that synchronises a window. What it names, a rank and a sort of lock, is good.
+// Serves a call that synchronises a window. Its rank and its sort of lock have been checked.
 static enum fr_status synchronise(enum fr_fn fn, struct fr_rma_window *window, fr_word win,
                                   const fr_word *args)
 {

@@ -26,7 +26,7 @@ struct copy_back {
     size_t bytes;
 };
 
-// What a device is moving.
+// Pieces that a device is moving.
 struct work {
     struct fr_device_work work;
     struct fr_device_range mover;

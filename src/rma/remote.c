@@ -21,7 +21,7 @@ struct remote {
     size_t bytes; // of these rows
 };
 
-// Copies the rows gathered so far. What a call leaves over begins in some row.
+// Copies the rows gathered so far. A system call may copy less, and stop within a row.
 static enum fr_status copy_rows(struct remote *remote)
 {
     while (remote->bytes > 0) {

@@ -29,7 +29,7 @@ void fr_rma_queue_copy_back(struct fr_rma_queue *queue, void *to, const void *fr
 // Waits until all that was added has been moved. Returns the first failure since the last time.
 FR_MUST_CHECK enum fr_status fr_rma_queue_finish(struct fr_rma_queue *queue);
 
-// What a rank has given to a window, and this rank's epochs with it.
+// The memory that a rank has given to a window, and this rank's epochs with that rank.
 struct fr_rma_part {
     uint64_t base; // in the owner's address space
     uint64_t bytes;

@@ -16,7 +16,7 @@ enum { PLACE_BITS = 6 };
 static struct fr_lock table_lock = FR_LOCK_INIT;
 static struct fr_rma_window *table[1 << PLACE_BITS] FR_GUARDED_BY(table_lock);
 
-// What keeps a rank from taking part. All go by the largest that any rank has.
+// Reasons why a rank cannot take part. All ranks go by the largest of any rank.
 enum obstacle {
     NONE,
     LACKS_DESCRIPTOR,
@@ -40,7 +40,7 @@ static const char *const obstacles[] = {
     [NOT_MAPPED] = "cannot reach the memory of another rank",
 };
 
-// What each rank tells all others.
+// The offer of a rank, which all others get.
 struct advert {
     uint64_t base, bytes;
     uint32_t unit;
@@ -193,7 +193,7 @@ static enum obstacle map(struct fr_rma_part *part, const struct fr_device_range 
     return uses_device ? NOT_MAPPED : NO_DEVICE;
 }
 
-// Reaches the memory of all ranks. What has been mapped before stays so.
+// Reaches the memory of all ranks. Memory that has been mapped before stays mapped.
 static enum obstacle map_all(struct fr_rma_window *window, const struct advert *adverts,
                              const struct fr_device_range *own)
 {

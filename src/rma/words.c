@@ -24,7 +24,7 @@ struct fr_rma_line {
     char rest[FR_CONTROL_LINE_BYTES - 24];
 };
 
-// What the row's rank has been told by another.
+// Counts of what another rank has told the row's rank.
 struct cell {
     _Atomic uint32_t posts, completes;
 };

@@ -13,7 +13,7 @@ enum { TAG = 51, LIMIT_WINDOW = 5000 };
 // Whether windows are made in the run's kind of memory, in place of host memory.
 static bool in_run_memory;
 
-// A window on each rank. What it must hold is compared like any buffer.
+// A window on each rank. Its contents are compared like any buffer's.
 struct window {
     MPI_Win win;
     struct buffer *memory;

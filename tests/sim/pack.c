@@ -34,7 +34,7 @@ struct copy {
     struct side near, far;
 };
 
-// What a thread does between its loads and its stores: `count` words, and their offsets.
+// The words that a thread has loaded and not yet stored, and their offsets.
 struct round {
     uint32_t at, count;
     int64_t near[FR_PACK_LOADS], far[FR_PACK_LOADS];

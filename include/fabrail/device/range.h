@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a pointer leads to: kinds of memory, what can be done with them, and the range of an
-// address.
+// Kinds of memory, what can be done with each, and the range of memory in which an address lies.
 #ifndef FR_FABRAIL_DEVICE_RANGE_H
 #define FR_FABRAIL_DEVICE_RANGE_H
 

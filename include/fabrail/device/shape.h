@@ -67,8 +67,8 @@ struct fr_pack_shape {
     struct fr_pack_level level[FR_PACK_LEVELS]; // from the innermost on
 };
 
-// What a step of a thread through a shape adds, and what the end of a unit and of each inner level
-// adds. Entry 0 is about the bytes of a unit, entry i + 1 about level i.
+// The amounts that a thread's step through a shape adds, and those that the end of a unit and of
+// each inner level adds. Entry 0 is for the bytes of a unit, entry i + 1 for level i.
 struct fr_pack_walk {
     int64_t place; // to the offset
     int64_t wrap[FR_PACK_LEVELS];

@@ -101,8 +101,8 @@ struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args);
 // Gives back the leases and layouts of an operation, and the operation itself. NULL is accepted.
 void fr_request_op_free(struct fr_request_op *op);
 
-// Returns whether MPI works on memory of Fabrail's. What it has received is then copied from there,
-// as much as its status says.
+// Returns whether MPI works on memory of Fabrail's. Received data are then copied from there, as
+// much as the status says.
 bool fr_request_op_is_staged(const struct fr_request_op *op);
 
 // Removes all views, so that others can be added.
