@@ -103,9 +103,9 @@ struct fr_device_ops {
     // synchronous but are not. Called before a copy on a stream starts, inside of scopes or not.
     enum fr_status (*settle)(const struct fr_device_range *range, uintptr_t low, uintptr_t high);
 
-    // These serve fr_device_hook and fr_device_app_work_mark. A vendor for whose devices FABRAIL_SYNC
-    // does nothing has NULL here. The third returns whether a wait that has lasted `waited_ns` has
-    // to go on. The last two are called in a scope.
+    // These serve fr_device_hook and fr_device_app_work_mark. A vendor for whose devices
+    // FABRAIL_SYNC does nothing has NULL here. The third returns whether a wait that has lasted
+    // `waited_ns` has to go on. The last two are called in a scope.
     void *(*hook)(const char *name, void *found);
     bool (*app_work_mark)(void);
     bool (*app_work_is_under_way)(int64_t waited_ns);

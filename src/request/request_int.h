@@ -70,8 +70,8 @@ bool fr_request_poll(struct fr_request_op *op, unsigned *copies);
 // is no memory for it.
 bool fr_request_leave_buffer(struct fr_request_op *op);
 
-// Whether the application may leave a call by an error handler. After that, an operation that another
-// thread has claimed may belong to no running call.
+// Whether the application may leave a call by an error handler. After that, an operation that
+// another thread has claimed may belong to no running call.
 extern _Atomic bool fr_request_has_handler;
 static inline bool fr_request_may_be_abandoned(void)
 {

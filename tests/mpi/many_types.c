@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Makes and frees very many datatypes, some of which pack device memory. The memory that the library
-// keeps for them does not grow, in this process or on the device.
+// Makes and frees very many datatypes, some of which pack device memory. The memory that the
+// library keeps for them does not grow, in this process or on the device.
 //
 //   many_types COUNT USED_EVERY
 #include "../programs/memory.h"
