@@ -168,9 +168,6 @@ void fr_coll_team_clone_free(struct fr_coll_team *clone);
 struct fr_coll_meeting fr_coll_team_meeting(const struct fr_coll_team *team, uint64_t call,
                                             uint64_t number);
 
-// Has waits for other ranks also call this function, which makes progress that others may wait for.
-void fr_coll_progress_also(void (*progress)(void));
-
 // Returns the most bytes of one post of a team of `size` ranks.
 size_t fr_coll_team_post_bytes(int size);
 

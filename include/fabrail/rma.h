@@ -86,9 +86,6 @@ void fr_rma_window_free(struct fr_rma_window *window);
 // Returns the number of ranks of a window.
 int fr_rma_window_size(const struct fr_rma_window *window);
 
-// Sets what waits of this module call besides the progress of messages.
-void fr_rma_progress_also(void (*progress)(void));
-
 // Elements in the memory of a target.
 struct fr_rma_place {
     int target; // rank in the window

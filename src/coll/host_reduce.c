@@ -13,9 +13,9 @@
 #include "fabrail/coll/host_reduce.h"
 
 #include "coll/team_memory.h"
-#include "coll/team_wait.h"
 
 #include "fabrail/job.h"
+#include "fabrail/rndv/wait.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -356,7 +356,7 @@ static enum fr_status judge(const struct fr_coll_team *team, struct fr_coll_host
     }
     if (!lacks)
         snprintf(whom, sizeof(whom), "rank %d of the communicator", late);
-    if (!gone && fr_coll_wait_judge(&host->time, call, whom))
+    if (!gone && fr_rndv_wait_judge(&host->time, call, whom))
         return FR_OK;
     return FR_ERR_MPI;
 }

@@ -4,11 +4,11 @@
 
 #include "fabrail/coll/rounds.h"
 
-#include "coll/team_wait.h"
 #include "fabrail/coll/team_message.h"
 
 #include "fabrail/job.h"
 #include "fabrail/job/shm.h"
+#include "fabrail/rndv/wait.h"
 
 #include <stdio.h>
 
@@ -89,7 +89,7 @@ static bool look_after(struct fr_coll_team *team, struct fr_coll_round *round, u
         return true;
     }
     snprintf(whom, sizeof(whom), "rank %d of the communicator", behind);
-    return fr_coll_wait_judge(&round->time, round->call, whom);
+    return fr_rndv_wait_judge(&round->time, round->call, whom);
 }
 
 // Returns whether to look again after a look that has found nothing. Late ranks are looked for once
@@ -210,5 +210,5 @@ struct fr_wait fr_coll_round_pace(const struct fr_coll_team *team)
 void fr_coll_round_pause(const struct fr_coll_team *team, struct fr_wait *pace)
 {
     if (fr_wait_step(pace) && (!team->segment || pace->yields % YIELDS_A_PROGRESS == 0))
-        fr_coll_wait_progress();
+        fr_rndv_wait_progress();
 }

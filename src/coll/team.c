@@ -6,10 +6,10 @@
 
 #include "coll/mapset.h"
 #include "coll/team_memory.h"
-#include "coll/team_wait.h"
 #include "fabrail/coll/queue.h"
 #include "fabrail/ipc/tuned.h"
 #include "fabrail/job.h"
+#include "fabrail/rndv/wait.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -294,7 +294,7 @@ static bool open_segment(struct fr_coll_team *team)
     team->is_awaited = true;
     while (!fr_coll_open_segment(team)) {
         (void)fr_wait_step(&pace);
-        fr_coll_wait_progress();
+        fr_rndv_wait_progress();
     }
     team->is_awaited = false;
     fr_coll_queue_release(team);

@@ -4,9 +4,9 @@
 
 #include "coll/team_memory.h"
 
-#include "coll/team_wait.h"
 #include "fabrail/coll/shm_slots.h"
 #include "fabrail/job.h"
+#include "fabrail/rndv/wait.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +106,7 @@ bool fr_coll_open_segment(struct fr_coll_team *team)
         team->opening = (struct fr_wait){0}; // the clock begins with a call that waits
         return false;
     }
-    if (fr_coll_wait_judge(&team->opening, NULL, "a rank of the communicator"))
+    if (fr_rndv_wait_judge(&team->opening, NULL, "a rank of the communicator"))
         return false;
     team->broken = true;
     return end_opening(team, false);

@@ -3,10 +3,10 @@
 // looks.
 #include "config.h"
 
-#include "coll/team_wait.h"
 #include "fabrail/coll/team_message.h"
 
 #include "fabrail/job.h"
+#include "fabrail/rndv/wait.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -137,7 +137,7 @@ static bool receive(const struct fr_coll_meeting *meeting, int from, void *data,
     struct arrived *arrived;
     while ((arrived = take_arrived(meeting, from)) == NULL) {
         if (is_quit(meeting) || !receive_any() ||
-            !fr_coll_wait_on(&wait, NULL, "a rank of a communicator of several hosts"))
+            !fr_rndv_wait_on(&wait, NULL, "a rank of a communicator of several hosts"))
             return false;
     }
     bool fits = arrived->bytes == bytes;

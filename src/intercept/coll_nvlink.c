@@ -7,7 +7,7 @@
 #include "fabrail/coll/alltoall.h"
 #include "fabrail/coll/bcast.h"
 #include "fabrail/job.h"
-#include "fabrail/rma.h"
+#include "fabrail/rndv/wait.h"
 #include "intercept/coll_buffer.h"
 
 #include <string.h>
@@ -19,8 +19,7 @@ void fr_intercept_nvlink_start(void)
 {
     const struct fr_job_facts *own = fr_job_facts_of(fr_job_rank());
     enabled = fr_job_size() > 1 && own && own->exchanges;
-    fr_coll_progress_also(fr_request_advance_all);
-    fr_rma_progress_also(fr_request_advance_all);
+    fr_rndv_wait_also(fr_request_advance_all);
 }
 
 bool fr_intercept_nvlink_is_enabled(void)

@@ -6,6 +6,7 @@
 #include "rma/rma_int.h"
 
 #include "fabrail/ipc.h"
+#include "fabrail/rndv/wait.h"
 
 enum fr_status fr_rma_sync(struct fr_rma_window *window)
 {
@@ -107,7 +108,7 @@ enum fr_status fr_rma_post(struct fr_rma_window *window, const int *ranks, size_
 
 enum fr_status fr_rma_start(struct fr_rma_window *window, const int *ranks, size_t count)
 {
-    struct fr_rma_wait wait = fr_rma_wait_begin(&window->words, "MPI_Win_post");
+    struct fr_rma_wait wait = fr_rma_wait_begin(&window->words, "MPI_Win_post of a window");
     enum fr_status status = FR_OK;
     if (window->started)
         return FR_ERR_EPOCH;
@@ -159,13 +160,13 @@ enum fr_status fr_rma_test(struct fr_rma_window *window, bool *over)
         return FR_ERR_EPOCH;
     *over = is_over(window);
     if (!*over)
-        fr_rma_wait_progress();
+        fr_rndv_wait_progress();
     return FR_OK;
 }
 
 enum fr_status fr_rma_wait(struct fr_rma_window *window)
 {
-    struct fr_rma_wait wait = fr_rma_wait_begin(&window->words, "MPI_Win_complete");
+    struct fr_rma_wait wait = fr_rma_wait_begin(&window->words, "MPI_Win_complete of a window");
     enum fr_status status = window->exposed ? FR_OK : FR_ERR_EPOCH;
     while (status == FR_OK && !is_over(window))
         status = fr_rma_wait_step(&wait);

@@ -5,7 +5,7 @@
 #include "rma/rma_int.h"
 
 #include "fabrail/job.h"
-#include "fabrail/rndv.h"
+#include "fabrail/rndv/wait.h"
 
 #include <stdlib.h>
 
@@ -53,7 +53,7 @@ struct advert {
 static enum fr_status complete(int code, void *request)
 {
     if (code == fr_abi_mpi.SUCCESS)
-        (void)fr_job_complete(request, fr_rma_wait_progress, NULL, &code);
+        (void)fr_job_complete(request, fr_rndv_wait_progress, NULL, &code);
     return code == fr_abi_mpi.SUCCESS ? FR_OK : FR_ERR_MPI;
 }
 

@@ -6,7 +6,7 @@
 #include "rma/rma_int.h"
 
 #include "fabrail/job.h"
-#include "fabrail/rndv.h"
+#include "fabrail/rndv/wait.h"
 
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2, "between processes");
 
@@ -31,13 +31,6 @@ struct cell {
 _Static_assert(sizeof(struct fr_rma_header) == FR_CONTROL_LINE_BYTES &&
                    sizeof(struct fr_rma_line) == FR_CONTROL_LINE_BYTES,
                "lines");
-
-static _Atomic(void (*)(void)) also;
-
-void fr_rma_progress_also(void (*progress)(void))
-{
-    atomic_store(&also, progress);
-}
 
 static size_t row_bytes(const struct fr_rma_words *words)
 {
@@ -105,49 +98,24 @@ static bool are_alive(const struct fr_rma_words *words)
     return true;
 }
 
-static bool goes_on(struct fr_rma_wait *wait)
-{
-    const size_t limit_s = fr_core_settings()->timeout_s;
-    switch (fr_wait_judge(&wait->wait, limit_s)) {
-    case FR_WAIT_ON:
-        return true;
-    case FR_WAIT_LONG:
-        fr_warn("waiting for %s of a window for %ld s", wait->what,
-                (long)(fr_wait_ns(&wait->wait) / FR_SECOND_NS));
-        return true;
-    default:
-        fr_error("%s of a window has not come within the %zu s of FABRAIL_TIMEOUT", wait->what,
-                 limit_s);
-        return false;
-    }
-}
-
-void fr_rma_wait_progress(void)
-{
-    fr_job_progress();
-    fr_rndv_progress(NULL);
-    void (*progress)(void) = atomic_load(&also);
-    if (progress)
-        progress();
-}
-
 enum fr_status fr_rma_wait_step(struct fr_rma_wait *wait)
 {
     if (!fr_wait_step(&wait->wait))
         return FR_OK;
-    fr_rma_wait_progress();
+    fr_rndv_wait_progress();
     int64_t waited_ns = fr_wait_ns(&wait->wait);
     if (waited_ns - wait->looked_ns < FR_SECOND_NS)
         return FR_OK;
     wait->looked_ns = waited_ns;
-    return are_alive(wait->words) && goes_on(wait) ? FR_OK : FR_ERR_MPI;
+    return are_alive(wait->words) && fr_rndv_wait_judge(&wait->wait, NULL, wait->what) ? FR_OK
+                                                                                       : FR_ERR_MPI;
 }
 
 enum fr_status fr_rma_words_meet(struct fr_rma_words *words)
 {
     _Atomic uint64_t *arrived = &words->header->arrived;
     uint64_t all = ++words->meetings * (uint64_t)words->size;
-    struct fr_rma_wait wait = fr_rma_wait_begin(words, "all ranks");
+    struct fr_rma_wait wait = fr_rma_wait_begin(words, "all ranks of a window");
     enum fr_status status = FR_OK;
     atomic_fetch_add_explicit(arrived, 1, memory_order_acq_rel);
     while (status == FR_OK && atomic_load_explicit(arrived, memory_order_acquire) < all)
@@ -179,7 +147,7 @@ enum fr_status fr_rma_words_lock(struct fr_rma_words *words, int target, bool ex
 {
     struct fr_rma_line *line = line_of(words, target);
     _Atomic uint32_t *turn = exclusive ? &line->write : &line->read;
-    struct fr_rma_wait wait = fr_rma_wait_begin(words, "the lock");
+    struct fr_rma_wait wait = fr_rma_wait_begin(words, "the lock of a window");
     enum fr_status status = FR_OK;
     uint32_t ticket = atomic_fetch_add_explicit(&line->next, 1, memory_order_acq_rel);
     while (status == FR_OK && atomic_load_explicit(turn, memory_order_acquire) != ticket)
@@ -205,7 +173,7 @@ void fr_rma_words_unlock(struct fr_rma_words *words, int target, bool exclusive)
 enum fr_status fr_rma_words_update_begin(struct fr_rma_words *words, int target)
 {
     _Atomic uint32_t *updater = &line_of(words, target)->updater;
-    struct fr_rma_wait wait = fr_rma_wait_begin(words, "an update");
+    struct fr_rma_wait wait = fr_rma_wait_begin(words, "an update of a window");
     enum fr_status status = FR_OK;
     uint32_t none = 0;
     while (status == FR_OK &&

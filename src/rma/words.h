@@ -41,9 +41,6 @@ struct fr_rma_wait fr_rma_wait_begin(const struct fr_rma_words *words, const cha
 // rank is gone or FABRAIL_TIMEOUT has passed.
 FR_MUST_CHECK enum fr_status fr_rma_wait_step(struct fr_rma_wait *wait);
 
-// Makes progress that other processes may need.
-void fr_rma_wait_progress(void);
-
 // Waits until all ranks have come here.
 FR_MUST_CHECK enum fr_status fr_rma_words_meet(struct fr_rma_words *words);
 

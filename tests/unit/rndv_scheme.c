@@ -8,7 +8,7 @@
 #include "bytes_layout.h"
 #include "rndv_host.h"
 
-#include "coll/team_wait.h"
+#include "fabrail/rndv/wait.h"
 #include "fabrail/staging/path.h"
 
 #include <sched.h>
@@ -377,7 +377,7 @@ static void send_refused(void)
     CHECK(fr_rndv_send_push(send) == FR_OK);
     process_meet(); // the receiver has refused, and looked once for an answer
     for (unsigned i = 0; i < most_ms && fr_rndv_ledger_state(send->index) != FR_RNDV_FAILED; i++) {
-        CHECK(fr_coll_wait_on(&wait, NULL, "the receiver"));
+        CHECK(fr_rndv_wait_on(&wait, NULL, "the receiver"));
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     CHECK(fr_rndv_ledger_state(send->index) == FR_RNDV_FAILED);

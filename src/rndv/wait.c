@@ -2,20 +2,19 @@
 // Waits for other ranks.
 #include "config.h"
 
-#include "coll/team_wait.h"
+#include "fabrail/rndv/wait.h"
 
-#include "fabrail/coll.h"
 #include "fabrail/job.h"
 #include "fabrail/rndv.h"
 
 static _Atomic(void (*)(void)) also;
 
-void fr_coll_progress_also(void (*progress)(void))
+void fr_rndv_wait_also(void (*progress)(void))
 {
     atomic_store(&also, progress);
 }
 
-void fr_coll_wait_progress(void)
+void fr_rndv_wait_progress(void)
 {
     fr_job_progress();
     fr_rndv_progress(NULL);
@@ -24,7 +23,7 @@ void fr_coll_wait_progress(void)
         progress();
 }
 
-bool fr_coll_wait_judge(struct fr_wait *wait, const char *call, const char *whom)
+bool fr_rndv_wait_judge(struct fr_wait *wait, const char *call, const char *whom)
 {
     const size_t limit_s = fr_core_settings()->timeout_s;
     const char *colon = call ? ": " : "";
@@ -43,9 +42,9 @@ bool fr_coll_wait_judge(struct fr_wait *wait, const char *call, const char *whom
     }
 }
 
-bool fr_coll_wait_on(struct fr_wait *wait, const char *call, const char *whom)
+bool fr_rndv_wait_on(struct fr_wait *wait, const char *call, const char *whom)
 {
     (void)fr_wait_step(wait);
-    fr_coll_wait_progress();
-    return fr_coll_wait_judge(wait, call, whom);
+    fr_rndv_wait_progress();
+    return fr_rndv_wait_judge(wait, call, whom);
 }
