@@ -5,10 +5,10 @@ fr_prog_names = selfcheck transpose alternate ring matching halo neighbours redu
 fr_prog_shared = harness buffer memory plan types completion
 fr_prog_headers = tests/programs/harness.h tests/programs/memory.h tests/programs/plan.h \
     tests/programs/types.h tests/programs/completion.h tests/programs/large.h tests/programs/random.h \
-    tests/programs/random_blocks.h tests/programs/corners.h
+    tests/programs/random_blocks.h tests/programs/random_windows.h tests/programs/corners.h
 # What random consists of besides random.c.
 fr_prog_random = random_types random_circles random_buffers random_blocks random_collectives \
-    random_reductions random_messages random_shift
+    random_reductions random_messages random_shift random_windows random_accesses
 # What corners consists of besides corners.c.
 fr_prog_corners = corners_lane corners_modes corners_probe corners_complete corners_truncation \
     corners_order corners_types corners_groups corners_copies corners_self

@@ -23,9 +23,10 @@ enum { MOST_BYTES = 70000, ATTACHED_BYTES = 32 << 20 };
 #endif
 
 static const char usage[] = "          [--seconds=N] [--rounds=N] [--first-round=N] [--threads=N] "
-                            "[--break=ROUND]\n          [--stuck=SECONDS] [--trace]\n"
+                            "[--break=ROUND]\n          [--windows=N] [--stuck=SECONDS] [--trace]\n"
                             "--bytes gives the largest size; --seconds goes on so long; --break "
-                            "makes that round fail;\n--trace says what each rank does; --stuck "
+                            "makes that round fail;\n--windows has one round in N on windows; "
+                            "--trace says what each rank does; --stuck "
                             "ends a job without progress\n";
 
 static struct mixture mixture = {.first_round = 1, .threads = 1, .stuck_seconds = 240};
@@ -51,6 +52,14 @@ static struct circle *circle_draw(struct walk *walk)
     return circle != NULL ? circle : walk->circles[0];
 }
 
+// Whether this round is on windows. It has a stream of its own, so that all others are as without.
+static bool has_windows(const struct walk *walk, const struct circle *circle)
+{
+    uint64_t state = draw_hash(walk->common, walk->round, 3);
+    return mixture.windows != 0 && circle->making != MADE_BETWEEN &&
+           draw_one_in(&state, mixture.windows);
+}
+
 static void walk_round(struct walk *walk)
 {
     struct run *run = &walk->run;
@@ -71,7 +80,7 @@ static void walk_round(struct walk *walk)
             fprintf(stderr, "random: rank %d begins round %llu\n", run->rank,
                     (unsigned long long)walk->round);
         walk_say(walk, " on %s as %d of %d", circle_name(circle), circle->rank, circle->size);
-        rounds[choice](walk, circle);
+        (has_windows(walk, circle) ? round_windows : rounds[choice])(walk, circle);
     }
     if (mixture.trace)
         fprintf(stderr, "random: rank %d %s\n", run->rank, walk->text);
@@ -251,6 +260,8 @@ static bool option_known(const char *argument)
         mixture.threads = (int)number;
     else if (option_read(argument, "--stuck", &number) && number > 0)
         mixture.stuck_seconds = (int)number;
+    else if (option_read(argument, "--windows", &number))
+        mixture.windows = (int)number;
     else if (strcmp(argument, "--trace") == 0)
         mixture.trace = true;
     else

@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-enum { CIRCLES = 8, BLOCKS = 64, TEXT_BYTES = 1500, BSEND_BYTES = 8192 };
+enum { CIRCLES = 8, BLOCKS = 64, TEXT_BYTES = 4000, BSEND_BYTES = 8192 };
 
 // ---- random numbers
 
@@ -63,6 +63,12 @@ size_t form_room(const struct form *form, MPI_Aint instances);
 // Writes the first bytes of the stream of seed to where a message of that length has them.
 void form_write(const struct form *form, unsigned char *address, size_t bytes, uint64_t seed);
 
+// Copy the first bytes of a message from where it has them, and back.
+void form_pack(const struct form *form, const unsigned char *address, unsigned char *packed,
+               size_t bytes);
+void form_unpack(const struct form *form, unsigned char *address, const unsigned char *packed,
+                 size_t bytes);
+
 // ---- communicators
 
 enum making {
@@ -102,6 +108,7 @@ struct mixture {
     uint64_t first_round, rounds; // rounds 0: as many as the seconds allow
     int seconds;
     uint64_t break_round; // 0: never
+    int windows;          // one round in so many is on windows; 0: none
     bool trace;
     int stuck_seconds;
 };
@@ -140,6 +147,9 @@ void walk_new_data(struct walk *walk);
 // what no peer ever sends.
 struct buffer *walk_buffer(struct walk *walk, const char *name, size_t bytes, size_t alignment);
 
+// The same for a window, mostly in memory that other processes can map.
+struct buffer *walk_window(struct walk *walk, size_t bytes, size_t alignment);
+
 // Compares it, and counts that for its kind.
 void walk_check(struct walk *walk, struct buffer *buffer);
 
@@ -159,6 +169,7 @@ void round_collective(struct walk *walk, const struct circle *circle);
 void round_reduction(struct walk *walk, const struct circle *circle);
 void round_messages(struct walk *walk, const struct circle *circle);
 void round_shift(struct walk *walk, const struct circle *circle);
+void round_windows(struct walk *walk, const struct circle *circle); // not of two groups
 
 // How a collective is called.
 enum manner { BLOCKING, NONBLOCKING, STANDING, MANNERS };

@@ -78,9 +78,22 @@ static struct block *block_empty(struct walk *walk)
     return block;
 }
 
-static struct block *block_take(struct walk *walk, size_t bytes)
+static int draw_kind(struct walk *walk, bool for_window)
 {
-    int kind_index = draw_below(&walk->own, walk->mixture->kind_count);
+    enum { TRIES = 8 };
+    const struct mixture *mixture = walk->mixture;
+    int index = draw_below(&walk->own, mixture->kind_count);
+    for (int i = 0; for_window && i < TRIES; i++) {
+        enum memory_kind kind = mixture->kinds[index];
+        if (kind != MEMORY_MANAGED && kind != MEMORY_POOL && kind != MEMORY_VMM)
+            break;
+        index = draw_below(&walk->own, mixture->kind_count);
+    }
+    return index;
+}
+
+static struct block *block_take(struct walk *walk, size_t bytes, int kind_index)
+{
     struct block *block =
         draw_one_in(&walk->own, 3) ? NULL : block_of_kind(walk, kind_index, bytes);
     if (block == NULL) {
@@ -105,12 +118,13 @@ static struct block *block_with(struct walk *walk, const struct buffer *buffer)
     return NULL;
 }
 
-struct buffer *walk_buffer(struct walk *walk, const char *name, size_t bytes, size_t alignment)
+static struct buffer *buffer_take(struct walk *walk, const char *name, size_t bytes,
+                                  size_t alignment, bool for_window)
 {
     size_t all = bytes + 2 * GUARD_BYTES;
     size_t place =
         alignment * (size_t)draw_below(&walk->own, draw_one_in(&walk->own, 3) ? 1 : PLACES);
-    struct block *block = block_take(walk, place + all);
+    struct block *block = block_take(walk, place + all, draw_kind(walk, for_window));
     struct buffer *buffer = table_new(1, sizeof *buffer);
     buffer->run = &walk->run;
     buffer->name = name;
@@ -126,6 +140,16 @@ struct buffer *walk_buffer(struct walk *walk, const char *name, size_t bytes, si
     walk_say(walk, ", %s %s+%zu", name, memory_kind_name(walk->mixture->kinds[block->kind_index]),
              place);
     return buffer;
+}
+
+struct buffer *walk_buffer(struct walk *walk, const char *name, size_t bytes, size_t alignment)
+{
+    return buffer_take(walk, name, bytes, alignment, false);
+}
+
+struct buffer *walk_window(struct walk *walk, size_t bytes, size_t alignment)
+{
+    return buffer_take(walk, "window", bytes, alignment, true);
 }
 
 // Under --break one byte of one expectation is wrong, guards included.

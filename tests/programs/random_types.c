@@ -5,6 +5,7 @@
 #include "random.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { PIECES_MAX = 512, MEMBERS_MAX = 12 };
 
@@ -320,19 +321,42 @@ size_t form_room(const struct form *form, MPI_Aint instances)
     return form_origin(form) + (end > 0 ? (size_t)end : 0);
 }
 
-void form_write(const struct form *form, unsigned char *address, size_t bytes, uint64_t seed)
+// Copies between elements in the shape of a form and packed ones.
+static void form_copy(const struct form *form, unsigned char *address, unsigned char *packed,
+                      size_t bytes, bool packs)
 {
     size_t done = 0;
-    if (form->type == base_type(form->base)) {
-        pattern_write(address, seed, 0, bytes);
-        return;
-    }
     for (MPI_Aint instance = 0; done < bytes; instance++) {
         for (int i = 0; i < form->piece_count && done < bytes; i++) {
             const struct piece *piece = &form->pieces[i];
             size_t part = piece->bytes < bytes - done ? piece->bytes : bytes - done;
-            pattern_write(address + instance * form->extent + piece->at, seed, done, part);
+            unsigned char *at = address + instance * form->extent + piece->at;
+            memcpy(packs ? packed + done : at, packs ? at : packed + done, part);
             done += part;
         }
     }
+}
+
+void form_pack(const struct form *form, const unsigned char *address, unsigned char *packed,
+               size_t bytes)
+{
+    form_copy(form, (unsigned char *)(uintptr_t)address, packed, bytes, true);
+}
+
+void form_unpack(const struct form *form, unsigned char *address, const unsigned char *packed,
+                 size_t bytes)
+{
+    form_copy(form, address, (unsigned char *)(uintptr_t)packed, bytes, false);
+}
+
+void form_write(const struct form *form, unsigned char *address, size_t bytes, uint64_t seed)
+{
+    if (form->type == base_type(form->base)) {
+        pattern_write(address, seed, 0, bytes);
+        return;
+    }
+    unsigned char *packed = table_new(bytes, 1);
+    pattern_write(packed, seed, 0, bytes);
+    form_unpack(form, address, packed, bytes);
+    free(packed);
 }
