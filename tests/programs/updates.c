@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Updates of the same elements of a window by all ranks at once: accumulates of every sort of
-// element and operation, counters, swaps, and elements under an exclusive lock. Every update
-// counts, and none comes between another's reading and writing.
+// element and operation, counters, swaps, elements that are replaced while others read them, and
+// elements under an exclusive lock. Every update counts, none comes between another's reading and
+// writing, and no element is read in part. --rounds=N has so many updates of each element by each
+// rank.
 #include "harness.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { ELEMENTS = 37, ROUNDS = 8, COUNTS = 40, LARGEST = 32 };
+
+static int most_rounds = ROUNDS;
 
 // Writes a small number as an element. Bytes between its members stay as they are.
 typedef void setter(void *at, int value);
@@ -66,6 +70,7 @@ static const struct sort {
     MPI_Datatype type;
     MPI_Op operation;
     setter *set;
+    int rounds; // after so many a sum may be more than an element holds, where MPIs differ; 0: none
 } * sorts;
 static int sort_count;
 
@@ -74,7 +79,7 @@ static void list_sorts(void)
 {
     static struct sort list[LARGEST];
 #define SORT(type, operation, set)                                                                 \
-    list[sort_count++] = (struct sort){#type " " #operation, type, operation, set};
+    list[sort_count++] = (struct sort){#type " " #operation, type, operation, set, 0};
     SORT(MPI_INT, MPI_SUM, set_int)
     SORT(MPI_LONG, MPI_SUM, set_long)
     SORT(MPI_SHORT, MPI_SUM, set_short)
@@ -96,6 +101,8 @@ static void list_sorts(void)
     SORT(MPI_SHORT_INT, MPI_MAXLOC, set_pair_short)
     SORT(MPI_2INT, MPI_MINLOC, set_pair_int)
 #undef SORT
+    list[2].rounds = 2000;
+    list[3].rounds = ROUNDS;
     sorts = list;
 }
 
@@ -124,7 +131,7 @@ static void set_all(const struct sort *sort, unsigned char *to, int first)
         sort->set(to + (size_t)i * extent, 1 + (first + i) % 3);
 }
 
-// All ranks combine their elements with those of rank 0, `ROUNDS` times. Half of the rounds also
+// All ranks combine their elements with those of one rank, again and again. Half of the rounds also
 // fetch, into memory that must hold elements afterwards.
 static void accumulate(struct run *run, const struct sort *sort)
 {
@@ -133,6 +140,8 @@ static void accumulate(struct run *run, const struct sort *sort)
     struct buffer *origin = buffer_new(run, "origin", bytes);
     struct buffer *old = buffer_new(run, "old", bytes);
     unsigned char *others = table_new(1, bytes);
+    int target = (int)(sort - sorts) % run->size;
+    int rounds = sort->rounds > 0 && sort->rounds < most_rounds ? sort->rounds : most_rounds;
     MPI_Win win;
     run->step = sort->name;
     set_all(sort, memory->want, 0);
@@ -143,17 +152,18 @@ static void accumulate(struct run *run, const struct sort *sort)
     buffer_upload(old);
     if (make_window(run, memory, 1, &win)) {
         MPI_Win_lock_all(0, win);
-        for (int i = 0; i < ROUNDS; i++) {
+        for (int i = 0; i < rounds; i++) {
             if (i % 2 == 0)
-                MPI_Accumulate(origin->data, ELEMENTS, sort->type, 0, 0, ELEMENTS, sort->type,
+                MPI_Accumulate(origin->data, ELEMENTS, sort->type, target, 0, ELEMENTS, sort->type,
                                sort->operation, win);
             else
                 MPI_Get_accumulate(origin->data, ELEMENTS, sort->type, old->data, ELEMENTS,
-                                   sort->type, 0, 0, ELEMENTS, sort->type, sort->operation, win);
+                                   sort->type, target, 0, ELEMENTS, sort->type, sort->operation,
+                                   win);
         }
         MPI_Win_unlock_all(win);
         MPI_Barrier(run->comm);
-        for (int i = 0; run->rank == 0 && i < ROUNDS * run->size; i++) {
+        for (int i = 0; run->rank == target && i < rounds * run->size; i++) {
             set_all(sort, others, i % run->size);
             MPI_Reduce_local(others, memory->want, ELEMENTS, sort->type, sort->operation);
         }
@@ -173,6 +183,80 @@ static void step_sorts(struct run *run, size_t bytes)
         list_sorts();
     for (int i = 0; i < sort_count; i++)
         accumulate(run, &sorts[i]);
+}
+
+// Elements whose bytes are all the same, which only a part of another breaks.
+static void set_uniform(struct buffer *buffer, int value)
+{
+    memset(buffer->want, value, buffer->bytes);
+    buffer_upload(buffer);
+}
+
+static void read_elements(const struct buffer *result, MPI_Datatype type, int target, int way,
+                          MPI_Win win)
+{
+    if (way == 0)
+        MPI_Get(result->data, ELEMENTS, type, target, 0, ELEMENTS, type, win);
+    else if (way == 1)
+        MPI_Get_accumulate(NULL, 0, MPI_BYTE, result->data, ELEMENTS, type, target, 0, ELEMENTS,
+                           type, MPI_NO_OP, win);
+    else
+        MPI_Fetch_and_op(NULL, result->data, type, target, 0, MPI_NO_OP, win);
+    MPI_Win_flush_local(target, win);
+}
+
+static int count_broken(const struct buffer *result, size_t element_bytes)
+{
+    unsigned char found[ELEMENTS * sizeof(long)];
+    int broken = 0;
+    memory_read(&result->memory, GUARD_BYTES, found, result->bytes);
+    for (size_t i = 0; i < result->bytes; i++)
+        broken += found[i] != found[i - i % element_bytes];
+    return broken;
+}
+
+// Every other rank replaces elements of a rank, each time by new ones, and the others read them.
+static void replace_and_read(struct run *run, MPI_Datatype type, int target)
+{
+    size_t element_bytes = extent_of(type), bytes = ELEMENTS * element_bytes;
+    struct buffer *memory = buffer_new(run, "window", bytes);
+    struct buffer *own = buffer_new(run, run->rank % 2 == 0 ? "origin" : "result", bytes);
+    int broken = 0;
+    MPI_Win win;
+    set_uniform(memory, 1);
+    set_uniform(own, 1);
+    if (make_window(run, memory, 1, &win)) {
+        MPI_Win_lock_all(0, win);
+        for (int i = 0; i < most_rounds; i++) {
+            if (run->rank % 2 != 0) {
+                read_elements(own, type, target, i % 3, win);
+                broken += count_broken(own, element_bytes);
+                continue;
+            }
+            set_uniform(own, (run->rank + i) % 256);
+            MPI_Accumulate(own->data, ELEMENTS, type, target, 0, ELEMENTS, type, MPI_REPLACE, win);
+            MPI_Win_flush_local(target, win);
+        }
+        MPI_Win_unlock_all(win);
+        MPI_Barrier(run->comm);
+        MPI_Win_free(&win);
+        broken += count_broken(memory, element_bytes);
+    }
+    run_check(run, broken == 0, "%d bytes of elements of %zu bytes are of others", broken,
+              element_bytes);
+    buffer_accept(memory, 0, bytes);
+    buffer_accept(own, 0, bytes);
+    buffer_finish(own);
+    buffer_finish(memory);
+}
+
+static void step_reads(struct run *run, size_t bytes)
+{
+    (void)bytes;
+    replace_and_read(run, MPI_SHORT, 0);
+    replace_and_read(run, MPI_INT, 1);
+    replace_and_read(run, MPI_LONG, 0);
+    replace_and_read(run, MPI_DOUBLE, 1);
 }
 
 static long read_long(const struct buffer *buffer, size_t index)
@@ -296,9 +380,8 @@ static void step_locks(struct run *run, size_t bytes)
 }
 
 static const struct step steps[] = {
-    {"sorts", step_sorts, STEP_ONCE, 2},
-    {"tickets", step_tickets, STEP_ONCE, 2},
-    {"swaps", step_swaps, STEP_ONCE, 2},
+    {"sorts", step_sorts, STEP_ONCE, 2},     {"reads", step_reads, STEP_ONCE, 2},
+    {"tickets", step_tickets, STEP_ONCE, 2}, {"swaps", step_swaps, STEP_ONCE, 2},
     {"locks", step_locks, STEP_ONCE, 2},
 };
 
@@ -307,6 +390,14 @@ int main(int argc, char **argv)
     const struct program program = {.name = "updates",
                                     .steps = steps,
                                     .step_count = COUNT_OF(steps),
-                                    .thread_level = MPI_THREAD_SINGLE};
+                                    .thread_level = MPI_THREAD_SINGLE,
+                                    .usage = "          [--rounds=N]\n"};
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--rounds=", 9) != 0)
+            continue;
+        most_rounds = atoi(argv[i] + 9);
+        memmove(&argv[i], &argv[i + 1], (size_t)(argc-- - i) * sizeof *argv);
+        break;
+    }
     return program_main(argc, argv, &program);
 }
