@@ -15,7 +15,8 @@
 enum { THREADS_MAX = 16, AGREE_EVERY = 16, ROUNDS = 200 };
 enum { MOST_BYTES = 70000, ATTACHED_BYTES = 32 << 20 };
 
-// Two threads of Open MPI that make communicators at once wait for each other now and then.
+// Two threads of Open MPI that make communicators at once wait for each other now and then. A
+// window has one as well.
 #ifdef OPEN_MPI
 #define THREADS_MAKE_COMMUNICATORS false
 #else
@@ -57,6 +58,7 @@ static bool has_windows(const struct walk *walk, const struct circle *circle)
 {
     uint64_t state = draw_hash(walk->common, walk->round, 3);
     return mixture.windows != 0 && circle->making != MADE_BETWEEN &&
+           (walk->thread == 0 || THREADS_MAKE_COMMUNICATORS) &&
            draw_one_in(&state, mixture.windows);
 }
 
