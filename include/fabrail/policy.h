@@ -57,4 +57,9 @@ struct fr_policy_packing {
 };
 struct fr_policy_packing fr_policy_choose_packing(const struct fr_policy_pieces *pieces);
 
+// Returns whether it takes less time, without a kernel, to copy all of `span_bytes` to the host and
+// to have the CPU pack `bytes` bytes there, than to give the pieces to the driver.
+bool fr_policy_packs_on_host(const struct fr_policy_pieces *pieces, size_t span_bytes,
+                             size_t bytes);
+
 #endif

@@ -39,8 +39,7 @@ static void turn_forward(struct fr_device_copy *copy, int dimension)
     copy->src_stride[dimension] = -copy->src_stride[dimension];
 }
 
-// Merges contiguous dimensions, so that dimensions of one element and rows that touch cost nothing.
-static void simplify(struct fr_device_copy *copy)
+void fr_device_copy_simplify(struct fr_device_copy *copy)
 {
     turn_forward(copy, 0);
     turn_forward(copy, 1);
@@ -286,7 +285,7 @@ static void add_copy(struct fr_device_batch *batch, const struct fr_device_range
     if (batch->status != FR_OK || copy->bytes == 0 || copy->n[0] == 0 || copy->n[1] == 0)
         return;
     struct fr_device_copy simple = *copy;
-    simplify(&simple);
+    fr_device_copy_simplify(&simple);
     if (!fr_device_owns(range)) {
         copy_on_host(&simple);
         return;

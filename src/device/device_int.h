@@ -11,6 +11,7 @@
 #include "fabrail/device.h"
 
 struct fr_device_ops;
+struct fr_device_runs;
 
 // A context that is current for some calls. Leaving the scope restores the context that was current
 // before.
@@ -121,6 +122,11 @@ struct fr_device_ops {
     // Starts a copy whose contiguous dimensions have been merged (copy.c).
     enum fr_status (*stream_copy)(struct fr_device_stream *stream,
                                   const struct fr_device_copy *copy);
+
+    // Starts all runs by one call of the driver. Returns FR_ERR_UNSUPPORTED, with nothing started,
+    // where the driver has no such call. NULL: it never has.
+    enum fr_status (*stream_copy_runs)(struct fr_device_stream *stream,
+                                       struct fr_device_runs *runs);
 
     // Records a mark behind all work that is on the stream.
     enum fr_status (*stream_mark)(struct fr_device_stream *stream, unsigned mark);
@@ -238,6 +244,10 @@ uint64_t *fr_device_words_of(const struct fr_device_kernels *kernels, int slot);
 // Returns the driver's answer.
 int fr_device_words_wait(const uint64_t *words, unsigned blocks, uint64_t value,
                          struct fr_device_stream *stream);
+
+// Merges contiguous dimensions of a copy, so that dimensions of one element and rows that touch
+// cost nothing.
+void fr_device_copy_simplify(struct fr_device_copy *copy);
 
 // Returns whether a simplified copy is one of few bytes from the application's device memory to the
 // host, which a kernel may do.

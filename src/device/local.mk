@@ -4,7 +4,7 @@ libmodules_la_SOURCES += src/device/classify.c include/fabrail/device/classify.h
 	src/device/model.c src/device/barrier_kernel.c include/fabrail/device/barrier_kernel.h src/device/pack.c \
 	include/fabrail/device/pack.h src/device/find_drivers.c \
 	src/device/push.c src/device/reduce.c src/device/reduce_host.c include/fabrail/device/reduce.def include/fabrail/device/reduce.h \
-	include/fabrail/device/round.h src/device/vendors.c include/fabrail/device/shape.h src/device/few.c src/device/words.c src/device/work.c
+	include/fabrail/device/round.h src/device/vendors.c include/fabrail/device/shape.h src/device/few.c src/device/runs.c include/fabrail/device/runs.h src/device/words.c src/device/work.c
 
 # CUDA: the driver and NVML, found at run time.
 libmodules_la_SOURCES += src/device/cuda/context.c src/device/cuda/cuda_int.h \

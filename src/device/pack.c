@@ -124,8 +124,8 @@ static bool launch(struct fr_device_batch *batch, struct fr_device_kernels *kern
         fr_device_words_return(kernels, told.slot);
     }
     if (!taken)
-        fr_warn_once("a device has refused a kernel that packs datatypes, so copies go piece by "
-                     "piece");
+        fr_warn_once("a device has refused a kernel that packs datatypes, so copies of the driver "
+                     "do it");
     return taken;
 }
 

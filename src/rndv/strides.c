@@ -5,6 +5,7 @@
 
 #include "fabrail/datatype.h"
 #include "fabrail/device/pack.h"
+#include "fabrail/device/runs.h"
 #include "fabrail/ipc.h"
 #include "fabrail/staging/tables.h"
 #include "rndv/send.h"
@@ -126,8 +127,8 @@ static enum fr_status make_layout(const struct fr_pack_shape *shape, const void 
 
 struct strided_copy {
     uintptr_t source, packed;
-    const struct fr_device_range *range;
     struct fr_device_batch batch;
+    struct fr_device_runs runs;
 };
 
 static enum fr_status copy_piece(void *context, const struct fr_datatype_copy *piece)
@@ -142,7 +143,7 @@ static enum fr_status copy_piece(void *context, const struct fr_datatype_copy *p
         .src_stride = {piece->user_stride[0], piece->user_stride[1]},
         .own = true,
     };
-    fr_device_batch_copy(&copy->batch, copy->range, FR_TO_STAGE, &one);
+    fr_device_runs_add(&copy->runs, &one);
     return copy->batch.status;
 }
 
@@ -151,14 +152,18 @@ enum fr_status fr_rndv_shape_copy(const struct fr_pack_shape *shape, const void 
                                   uintptr_t packed, size_t bytes)
 {
     struct fr_layout layout;
-    struct strided_copy copy = {.source = source, .packed = packed, .range = range};
+    struct strided_copy copy;
     enum fr_status status = make_layout(shape, table, &layout);
     if (status != FR_OK)
         return status;
     size_t count = (bytes + layout.size_bytes - 1) / layout.size_bytes;
+    copy.source = source;
+    copy.packed = packed;
     fr_device_batch_begin(&copy.batch);
+    fr_device_runs_begin(&copy.runs, &copy.batch, range, FR_TO_STAGE);
     enum fr_status in_batch = fr_datatype_visit(&layout, count, true, bytes, copy_piece, &copy);
     (void)in_batch;
+    fr_device_runs_end(&copy.runs);
     free(layout.groups);
     return fr_device_batch_finish(&copy.batch);
 }

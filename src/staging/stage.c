@@ -92,85 +92,6 @@ struct copy_context {
     uintptr_t stage;
 };
 
-// Copies between the program's memory and the staging memory, both on the host.
-static void copy_on_host(const struct fr_device_copy *copy)
-{
-    for (size_t plane = 0; plane < copy->n[1]; plane++) {
-        for (size_t row = 0; row < copy->n[0]; row++)
-            memcpy((char *)copy->dst + (ptrdiff_t)row * copy->dst_stride[0] +
-                       (ptrdiff_t)plane * copy->dst_stride[1],
-                   (const char *)copy->src + (ptrdiff_t)row * copy->src_stride[0] +
-                       (ptrdiff_t)plane * copy->src_stride[1],
-                   copy->bytes);
-    }
-}
-
-static enum fr_status copy_piece(void *data, const struct fr_datatype_copy *piece)
-{
-    const struct copy_context *context = data;
-    bool out = context->direction == FR_FROM_STAGE;
-    uintptr_t stage = context->stage + (uintptr_t)piece->stage_offset;
-    uintptr_t user = context->user + (uintptr_t)piece->user_offset;
-    const ptrdiff_t *dst_stride = out ? piece->user_stride : piece->stage_stride;
-    const ptrdiff_t *src_stride = out ? piece->stage_stride : piece->user_stride;
-    struct fr_device_copy copy = {
-        .dst = (void *)(out ? user : stage),
-        .src = (const void *)(out ? stage : user),
-        .bytes = piece->bytes,
-        .n = {piece->n[0], piece->n[1]},
-        .dst_stride = {dst_stride[0], dst_stride[1]},
-        .src_stride = {src_stride[0], src_stride[1]},
-        .on_device = context->view->path != FR_PATH_HOST,
-        .mixed = context->view->mixed,
-        .own = context->view->on_host,
-    };
-    if (!fr_device_owns(&context->view->range)) {
-        copy_on_host(&copy);
-        return FR_OK;
-    }
-    fr_device_batch_copy(context->batch, &context->view->range, context->direction, &copy);
-    return FR_OK; // the batch keeps the first failure
-}
-
-static struct {
-    _Atomic uint64_t copies, bytes;
-} typed_by[FR_TYPED_WAYS];
-
-static void count_typed(enum fr_staging_way way, size_t bytes)
-{
-    atomic_fetch_add_explicit(&typed_by[way].copies, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&typed_by[way].bytes, bytes, memory_order_relaxed);
-}
-
-void fr_staging_get_typed(struct fr_staging_typed typed[FR_TYPED_WAYS])
-{
-    for (int way = 0; way < FR_TYPED_WAYS; way++) {
-        typed[way].copies = atomic_load_explicit(&typed_by[way].copies, memory_order_relaxed);
-        typed[way].bytes = atomic_load_explicit(&typed_by[way].bytes, memory_order_relaxed);
-    }
-}
-
-void fr_staging_copy_elements(const struct fr_staging_packing *packing,
-                              struct fr_device_batch *batch)
-{
-    struct copy_context context = {
-        .view = packing->view,
-        .batch = batch,
-        .direction = packing->direction,
-        .user = packing->user,
-        .stage = packing->stage,
-    };
-    enum fr_staging_way way = fr_staging_pack(packing, batch);
-    if (!packing->layout->contiguous && packing->bytes > 0 && fr_device_owns(&packing->view->range))
-        count_typed(way, packing->bytes);
-    if (way != FR_TYPED_BY_DRIVER)
-        return;
-    enum fr_status in_batch =
-        fr_datatype_visit(packing->layout, packing->count, packing->view->shape == FR_SHAPE_PACKED,
-                          packing->bytes, copy_piece, &context);
-    (void)in_batch;
-}
-
 static void copy_elements(const struct copy_context *context, const struct fr_layout *layout,
                           size_t count, size_t limit_bytes)
 {
@@ -190,12 +111,18 @@ static void copy_elements(const struct copy_context *context, const struct fr_la
 static void copy_run(const struct copy_context *context, uintptr_t user, uintptr_t stage,
                      size_t bytes)
 {
-    struct copy_context run = *context;
-    struct fr_datatype_copy piece = {.bytes = bytes, .n = {1, 1}};
-    run.user = user;
-    run.stage = stage;
-    if (bytes)
-        (void)copy_piece(&run, &piece);
+    const struct fr_staging_view *view = context->view;
+    bool out = context->direction == FR_FROM_STAGE;
+    const struct fr_device_copy copy = {
+        .dst = (void *)(out ? user : stage),
+        .src = (const void *)(out ? stage : user),
+        .bytes = bytes,
+        .n = {1, 1},
+        .on_device = view->path != FR_PATH_HOST,
+        .mixed = view->mixed,
+        .own = view->on_host,
+    };
+    fr_device_batch_copy(context->batch, &view->range, context->direction, &copy);
 }
 
 // Copies the wanted blocks. Runs that follow one another on both sides become one copy.

@@ -6,6 +6,7 @@
 
 #include "fabrail/core/list.h"
 #include "fabrail/staging.h"
+#include "fabrail/staging/typed_copy.h"
 
 // Block sizes: powers of two from 4 KiB to 64 MiB, then four steps a doubling, so that no more than
 // a fifth of a large block is wasted.
@@ -161,5 +162,15 @@ size_t fr_staging_reserved_bytes(void);
 
 // Gives back address space that is not lent.
 void fr_staging_reservations_release(void);
+
+// Writes the address of the first byte of the program's that a copy touches, and of the byte behind
+// the last.
+void fr_staging_packing_span(const struct fr_staging_packing *packing, uintptr_t *low,
+                             uintptr_t *high);
+
+// Packs by the CPU and waits, if that takes less time than giving the pieces to the driver. Returns
+// whether it has; failures stay in the batch.
+bool fr_staging_pack_on_host(const struct fr_staging_packing *packing,
+                             const struct fr_policy_pieces *pieces, struct fr_device_batch *batch);
 
 #endif

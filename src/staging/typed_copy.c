@@ -1,40 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Packing by kernel, or by the CPU: which copies each serves.
+// Copies of datatypes by kernel, by the CPU, and by many calls of the driver or few: which copies
+// each serves.
 #include "config.h"
 
 #include "fabrail/staging/typed_copy.h"
 
 #include "fabrail/device/pack.h"
-#include "fabrail/staging/packed.h"
+#include "fabrail/device/runs.h"
 #include "fabrail/staging/tables.h"
 #include "staging/staging_int.h"
 
 #include <stdlib.h>
 
-#define SPAN_MOST ((size_t)256 << 20)
-
-enum { SPAN_PART = 16 }; // a span of more times its data is not read as a whole
-
-// Returns the number of driver calls for a piece. One call copies rows that lie apart in order, or
-// planes that are a whole number of rows apart.
-static size_t calls_of(const struct fr_datatype_copy *piece)
-{
-    const ptrdiff_t *stride = piece->user_stride;
-    if (piece->n[0] == 1 && piece->n[1] == 1)
-        return 1;
-    if (piece->n[0] > 1 && stride[0] < (ptrdiff_t)piece->bytes)
-        return piece->n[0] * piece->n[1];
-    if (piece->n[1] == 1)
-        return 1;
-    bool is_boxed = piece->n[0] > 1 && stride[1] >= 0 && stride[1] % stride[0] == 0 &&
-                    (size_t)(stride[1] / stride[0]) >= piece->n[0];
-    return is_boxed ? 1 : piece->n[1];
-}
-
 static enum fr_status count_piece(void *context, const struct fr_datatype_copy *piece)
 {
     struct fr_policy_pieces *pieces = context;
-    pieces->calls += calls_of(piece);
+    const struct fr_device_copy copy = {
+        .bytes = piece->bytes,
+        .n = {piece->n[0], piece->n[1]},
+        .dst_stride = {piece->stage_stride[0], piece->stage_stride[1]},
+        .src_stride = {piece->user_stride[0], piece->user_stride[1]},
+    };
+    pieces->calls += fr_device_copy_calls(&copy);
     pieces->blocks += piece->n[0] * piece->n[1];
     pieces->bytes += piece->n[0] * piece->n[1] * piece->bytes;
     return pieces->calls > FR_POLICY_MOST_CALLS ? FR_ERR_LIMIT : FR_OK;
@@ -49,19 +36,6 @@ static bool reaches_stage(const struct fr_staging_view *view)
 {
     return view->path != FR_PATH_HOST ||
            (fr_staging_is_pinned(&view->lease) && fr_device_reaches_host(view->lease.address));
-}
-
-// Writes the address of the first byte of the program's that the copy touches, and of the byte
-// behind the last.
-static void span_of(const struct fr_staging_packing *packing, uintptr_t *low, uintptr_t *high)
-{
-    const struct fr_layout *layout = packing->layout;
-    size_t elements = (packing->bytes + layout->size_bytes - 1) / layout->size_bytes, bytes = 0;
-    ptrdiff_t first = 0;
-    fr_datatype_span(layout->extent, layout->true_lower, layout->true_extent, elements, &first,
-                     &bytes);
-    *low = packing->user + (uintptr_t)first;
-    *high = *low + bytes;
 }
 
 static void release_lease(void *object)
@@ -132,7 +106,7 @@ static bool pack_by_kernel(const struct fr_staging_packing *packing, struct fr_d
         .last = packing->bytes,
         .keeps_gaps = !is_packed(packing),
     };
-    span_of(packing, &copy.low, &copy.high);
+    fr_staging_packing_span(packing, &copy.low, &copy.high);
     if (!fr_device_range_is_open(&view->range, copy.low, copy.high))
         return false;
     struct fr_staging_table *table = NULL;
@@ -153,42 +127,6 @@ static bool pack_by_kernel(const struct fr_staging_packing *packing, struct fr_d
     return launched;
 }
 
-static enum fr_status fetch(const struct fr_staging_view *view, uintptr_t dst, uintptr_t src,
-                            size_t bytes)
-{
-    struct fr_device_batch batch;
-    const struct fr_device_copy copy = {
-        .dst = (void *)dst, .src = (const void *)src, .bytes = bytes, .n = {1, 1}};
-    fr_device_batch_begin(&batch);
-    fr_device_batch_copy(&batch, &view->range, FR_TO_STAGE, &copy);
-    return fr_device_batch_finish(&batch);
-}
-
-// Copies the span to host memory, gaps and all, and packs there. Unpacking cannot be done like
-// that, since what stands in the gaps may change meanwhile.
-static bool pack_by_cpu(const struct fr_staging_packing *packing, struct fr_device_batch *batch)
-{
-    const struct fr_staging_view *view = packing->view;
-    uintptr_t low, high;
-    span_of(packing, &low, &high);
-    size_t span = high - low;
-    if (packing->direction != FR_TO_STAGE || !is_packed(packing) || view->path != FR_PATH_HOST ||
-        span > SPAN_MOST || span / SPAN_PART > packing->bytes)
-        return false;
-    struct fr_staging_lease lease;
-    if (fr_staging_borrow(span, &lease) != FR_OK)
-        return false;
-    enum fr_status status = fetch(view, (uintptr_t)lease.address, low, span);
-    if (status == FR_OK)
-        fr_staging_copy_shaped(packing->layout, packing->count,
-                               (uintptr_t)lease.address + (packing->user - low),
-                               (void *)packing->stage, packing->bytes, true);
-    fr_staging_return(&lease);
-    if (batch->status == FR_OK)
-        batch->status = status;
-    return true;
-}
-
 struct fr_policy_pieces fr_staging_count_pieces(const struct fr_layout *layout, size_t count,
                                                 bool packed, size_t bytes)
 {
@@ -198,19 +136,89 @@ struct fr_policy_pieces fr_staging_count_pieces(const struct fr_layout *layout, 
     return pieces;
 }
 
-enum fr_staging_way fr_staging_pack(const struct fr_staging_packing *packing,
-                                    struct fr_device_batch *batch)
+// A copy by the driver, piece by piece.
+struct piecewise {
+    const struct fr_staging_packing *packing;
+    struct fr_device_runs runs;
+};
+
+static enum fr_status add_piece(void *context, const struct fr_datatype_copy *piece)
+{
+    struct piecewise *piecewise = context;
+    const struct fr_staging_packing *packing = piecewise->packing;
+    bool out = packing->direction == FR_FROM_STAGE;
+    uintptr_t stage = packing->stage + (uintptr_t)piece->stage_offset;
+    uintptr_t user = packing->user + (uintptr_t)piece->user_offset;
+    const ptrdiff_t *dst_stride = out ? piece->user_stride : piece->stage_stride;
+    const ptrdiff_t *src_stride = out ? piece->stage_stride : piece->user_stride;
+    const struct fr_device_copy copy = {
+        .dst = (void *)(out ? user : stage),
+        .src = (const void *)(out ? stage : user),
+        .bytes = piece->bytes,
+        .n = {piece->n[0], piece->n[1]},
+        .dst_stride = {dst_stride[0], dst_stride[1]},
+        .src_stride = {src_stride[0], src_stride[1]},
+        .on_device = packing->view->path != FR_PATH_HOST,
+        .mixed = packing->view->mixed,
+        .own = packing->view->on_host,
+    };
+    fr_device_runs_add(&piecewise->runs, &copy);
+    return FR_OK; // the batch keeps the first failure
+}
+
+static void copy_by_driver(const struct fr_staging_packing *packing, struct fr_device_batch *batch)
+{
+    struct piecewise piecewise;
+    piecewise.packing = packing;
+    fr_device_runs_begin(&piecewise.runs, batch, &packing->view->range, packing->direction);
+    enum fr_status in_batch = fr_datatype_visit(packing->layout, packing->count, is_packed(packing),
+                                                packing->bytes, add_piece, &piecewise);
+    (void)in_batch;
+    fr_device_runs_end(&piecewise.runs);
+}
+
+// Starts the copy in whatever way is the fastest, and returns which it was.
+static enum fr_staging_way start(const struct fr_staging_packing *packing,
+                                 struct fr_device_batch *batch)
 {
     const struct fr_staging_view *view = packing->view;
-    if (!fr_device_owns(&view->range) || view->mixed || packing->bytes == 0 ||
-        !fr_staging_view_is_in_range(view))
-        return FR_TYPED_BY_DRIVER;
-    struct fr_policy_pieces pieces = fr_staging_count_pieces(packing->layout, packing->count,
-                                                             is_packed(packing), packing->bytes);
-    if (!fr_policy_choose_packing(&pieces).by_kernel)
-        return FR_TYPED_BY_DRIVER;
-    if (pack_by_kernel(packing, batch))
-        return FR_TYPED_BY_KERNEL;
-    bool is_too_many = pieces.calls > FR_POLICY_MOST_CALLS;
-    return is_too_many && pack_by_cpu(packing, batch) ? FR_TYPED_BY_CPU : FR_TYPED_BY_DRIVER;
+    bool is_plain = fr_device_owns(&view->range) && !view->mixed && packing->bytes > 0 &&
+                    fr_staging_view_is_in_range(view);
+    if (is_plain) {
+        struct fr_policy_pieces pieces = fr_staging_count_pieces(
+            packing->layout, packing->count, is_packed(packing), packing->bytes);
+        bool by_kernel = fr_policy_choose_packing(&pieces).by_kernel;
+        if (by_kernel && pack_by_kernel(packing, batch))
+            return FR_TYPED_BY_KERNEL;
+        if (by_kernel && fr_staging_pack_on_host(packing, &pieces, batch))
+            return FR_TYPED_BY_CPU;
+    }
+    copy_by_driver(packing, batch);
+    return FR_TYPED_BY_DRIVER;
+}
+
+static struct {
+    _Atomic uint64_t copies, bytes;
+} typed_by[FR_TYPED_WAYS];
+
+static void count_typed(enum fr_staging_way way, size_t bytes)
+{
+    atomic_fetch_add_explicit(&typed_by[way].copies, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&typed_by[way].bytes, bytes, memory_order_relaxed);
+}
+
+void fr_staging_get_typed(struct fr_staging_typed typed[FR_TYPED_WAYS])
+{
+    for (int way = 0; way < FR_TYPED_WAYS; way++) {
+        typed[way].copies = atomic_load_explicit(&typed_by[way].copies, memory_order_relaxed);
+        typed[way].bytes = atomic_load_explicit(&typed_by[way].bytes, memory_order_relaxed);
+    }
+}
+
+void fr_staging_copy_elements(const struct fr_staging_packing *packing,
+                              struct fr_device_batch *batch)
+{
+    enum fr_staging_way way = start(packing, batch);
+    if (!packing->layout->contiguous && packing->bytes > 0 && fr_device_owns(&packing->view->range))
+        count_typed(way, packing->bytes);
 }

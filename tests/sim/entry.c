@@ -187,10 +187,14 @@ CUresult sim_driver_version(int *version)
 #undef cuGetProcAddress
 #undef cuDeviceGetUuid
 #undef cuEventElapsedTime
+#undef cuMemcpyBatchAsync
 CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **function, int version,
                                   cuuint64_t flags);
 CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
 CUresult CUDAAPI cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end);
+CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes, size_t count,
+                                    CUmemcpyAttributes *attributes, size_t *from,
+                                    size_t attribute_count, size_t *failed, CUstream stream);
 CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
                                         unsigned flags);
 CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device);

@@ -191,6 +191,7 @@ __attribute__((constructor)) static void read_knobs(void)
     knobs.managed_trap = knobs.record || read_number("FRSIM_MANAGED_TRAP", 0);
     knobs.host_access = knobs.record || read_number("FRSIM_HOST_ACCESS", 0);
     knobs.imex = read_number("FRSIM_IMEX", 1);
+    knobs.batch = read_number("FRSIM_BATCH", 1);
     knobs.fabric = read_number("FRSIM_FABRIC", 1);
     knobs.mps = read_number("FRSIM_MPS", 1);
     knobs.nvml = (unsigned)read_number("FRSIM_NVML", SIM_NVML_NEW);

@@ -44,7 +44,7 @@ enum { SIM_NVML_NONE, SIM_NVML_NEW, SIM_NVML_OLD, SIM_NVML_NO_FABRIC };
 struct sim_knobs {
     int devices; // physical
     size_t memory_bytes;
-    bool eager, managed_trap, imex, fabric, mps, log;
+    bool eager, managed_trap, imex, batch, fabric, mps, log;
     unsigned nvml;          // SIM_NVML_*
     bool host_access;       // the CPU can use device memory ...
     bool record;            // ... and what it touches is recorded

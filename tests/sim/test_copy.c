@@ -288,6 +288,49 @@ static void run_strided(void)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuMemcpy2D(&copy));
 }
 
+// The function by its exported name, which newer headers give to another one.
+typedef CUresult CUDAAPI copy_batch_fn(CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes,
+                                       size_t count, CUmemcpyAttributes *attributes, size_t *from,
+                                       size_t attribute_count, size_t *failed, CUstream stream);
+
+static void run_batches(void)
+{
+    static unsigned char host[2][64], got[64];
+    CUdeviceptr device, dst[3], src[3];
+    CUstream stream;
+    size_t bytes[3] = {16, 16, 32}, from = 0, failed = 7;
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    void *found = NULL;
+    test_begin(0);
+    OK(cu.cuGetProcAddress("cuMemcpyBatchAsync", &found, 12080, 0, NULL));
+    copy_batch_fn *copy_batch;
+    memcpy(&copy_batch, &found, sizeof(copy_batch));
+    OK(cu.cuMemAlloc(&device, 64));
+    OK(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    check_fill(host, sizeof(host), 4);
+    for (size_t i = 0, at = 0; i < 3; at += bytes[i], i++) {
+        dst[i] = device + at;
+        src[i] = (uintptr_t)host[i % 2] + at;
+    }
+    OK(copy_batch(dst, src, bytes, 3, &attributes, &from, 1, &failed, stream));
+    OK(cu.cuStreamSynchronize(stream));
+    OK(cu.cuMemcpyDtoH(got, device, 64));
+    CHECK(memcmp(got, host[0], 16) == 0 && memcmp(got + 16, host[1] + 16, 16) == 0 &&
+          memcmp(got + 32, host[0] + 32, 32) == 0);
+    bytes[1] = 64; // beyond the allocation
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           copy_batch(dst, src, bytes, 3, &attributes, &from, 1, &failed, stream));
+    CHECK(failed == 1, "%zu", failed);
+    bytes[1] = 16;
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           copy_batch(dst, src, bytes, 3, &attributes, &from, 1, &failed, NULL));
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           copy_batch(dst, src, bytes, 3, &attributes, &from, 0, &failed, stream));
+    attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_INVALID;
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           copy_batch(dst, src, bytes, 3, &attributes, &from, 1, &failed, stream));
+}
+
 static void run_fills(void)
 {
     static unsigned char got[4096];
@@ -323,6 +366,7 @@ const struct test_case test_copy_cases[] = {
     {"vmm-access", {NULL}, run_vmm_access},
     {"vmm-refusals", {NULL}, run_vmm_refusals},
     {"strided", {NULL}, run_strided},
+    {"batches", {NULL}, run_batches},
     {"fills", {NULL}, run_fills},
     {NULL, {NULL}, NULL},
 };

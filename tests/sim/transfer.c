@@ -185,6 +185,47 @@ CUresult sim_copy_3d_async(const CUDA_MEMCPY3D *copy, CUstream stream)
     return copy_3d(copy, stream, true);
 }
 
+// Returns whether the attributes of a batch are complete: each entry counts from a later copy on,
+// the first one from the first copy.
+static bool are_attributes_sound(const CUmemcpyAttributes *attributes, const size_t *from,
+                                 size_t attribute_count, size_t count)
+{
+    if (!attributes || !from || attribute_count == 0 || attribute_count > count || from[0] != 0)
+        return false;
+    for (size_t i = 0; i < attribute_count; i++) {
+        if (attributes[i].srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
+            attributes[i].srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY || from[i] >= count ||
+            (i > 0 && from[i] <= from[i - 1]))
+            return false;
+    }
+    return true;
+}
+
+// The copies of a batch have no order. They run from the last to the first, so that copies that
+// depend on each other give wrong bytes.
+CUresult sim_copy_batch(CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes, size_t count,
+                        CUmemcpyAttributes *attributes, size_t *from, size_t attribute_count,
+                        size_t *failed, CUstream stream)
+{
+    if (!sim_knobs()->batch)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (failed)
+        *failed = SIZE_MAX;
+    if (!dst || !src || !bytes || stream == NULL || stream == CU_STREAM_LEGACY ||
+        !are_attributes_sound(attributes, from, attribute_count, count))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = count; i-- > 0;) {
+        CUresult result =
+            linear(stream, dst[i], src[i], bytes[i], SIM_SIDE_ANY, SIM_SIDE_ANY, true);
+        if (result != CUDA_SUCCESS) {
+            if (failed)
+                *failed = i;
+            return result;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
 // `width` counts elements.
 static CUresult fill(CUstream stream, CUdeviceptr dst, size_t pitch, unsigned value, unsigned bytes,
                      size_t width, size_t height, bool async)

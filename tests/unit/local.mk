@@ -18,7 +18,8 @@ check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/rndv_batch tests/unit/rndv_ledger tests/unit/rndv_replica tests/unit/rndv_scheme tests/unit/rndv_send_stage \
     tests/unit/rndv_threads tests/unit/rndv_traffic \
     tests/unit/staging_device tests/unit/staging_device_soak tests/unit/staging_leases tests/unit/staging_pool \
-    tests/unit/staging_share tests/unit/staging_soak tests/unit/staging_tables tests/unit/staging_view
+    tests/unit/staging_share tests/unit/staging_soak tests/unit/staging_tables \
+    tests/unit/staging_typed tests/unit/staging_view
 EXTRA_DIST += tests/unit/check.h tests/unit/driver.h tests/unit/ipc_pair.h tests/unit/processes.h tests/unit/job_job.h \
     tests/unit/rndv_host.h tests/unit/rndv_world.h tests/unit/rndv_two_ranks.h tests/unit/logged.h tests/unit/bytes_layout.h tests/unit/apart.h \
     tests/unit/rail_standin.h tests/unit/inside/memory_usage.h tests/unit/inside/workspace_usage.h

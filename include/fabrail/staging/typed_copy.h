@@ -25,13 +25,9 @@ struct fr_policy_pieces fr_staging_count_pieces(const struct fr_layout *layout, 
 // Ways of copying data with gaps.
 enum fr_staging_way { FR_TYPED_BY_KERNEL, FR_TYPED_BY_DRIVER, FR_TYPED_BY_CPU, FR_TYPED_WAYS };
 
-// Starts the copy if a kernel does it faster than copies piece by piece. Where there are no kernels
-// the CPU does it if the pieces are very many. Returns FR_TYPED_BY_DRIVER, with nothing done, if
-// neither holds. Failures stay in the batch.
-enum fr_staging_way fr_staging_pack(const struct fr_staging_packing *packing,
-                                    struct fr_device_batch *batch);
-
-// Starts the copy in whatever way is the fastest. Failures stay in the batch.
+// Starts the copy in whatever way is the fastest: by a kernel, by few copies of the driver if the
+// blocks are long, and without kernels by the CPU or by batches of copies. The number of driver
+// calls is then a small part of the number of blocks. Failures stay in the batch.
 void fr_staging_copy_elements(const struct fr_staging_packing *packing,
                               struct fr_device_batch *batch);
 

@@ -65,6 +65,7 @@
     X(cuMemcpy2DAsync_v2, true)                                                                    \
     X(cuMemcpy3DAsync_v2, true)                                                                    \
     X(cuMemcpyAsync, true)                                                                         \
+    X(cuMemcpyBatchAsync, false) /* CUDA 12.8 */                                                   \
     X(cuModuleGetFunction, false)                                                                  \
     X(cuModuleLoadData, false)                                                                     \
     X(cuModuleUnload, false)                                                                       \
@@ -78,7 +79,21 @@
     X(cuStreamSynchronize, true)                                                                   \
     X(cuThreadExchangeStreamCaptureMode, false) /* CUDA 10.1 */
 
-// Declarations that older CUDA headers lack.
+// Declarations that older CUDA headers lack. Newer ones have the batch's second version alone,
+// which drivers before CUDA 13 do not have.
+#if CUDA_VERSION < 12080
+typedef struct CUmemcpyAttributes_st {
+    unsigned srcAccessOrder;
+    CUmemLocation srcLocHint, dstLocHint;
+    unsigned flags;
+} CUmemcpyAttributes;
+#define CU_MEMCPY_SRC_ACCESS_ORDER_STREAM 1
+#endif
+#undef cuMemcpyBatchAsync
+extern CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes,
+                                           size_t count, CUmemcpyAttributes *attributes,
+                                           size_t *from, size_t attribute_count, size_t *failed,
+                                           CUstream stream);
 #if CUDA_VERSION < 12000
 extern CUresult CUDAAPI cuCtxGetId(CUcontext context, unsigned long long *id);
 typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
@@ -153,6 +168,7 @@ const char *fr_cuda_result_name(CUresult result);
     X(stream_return)                                                                               \
     X(stream_give)                                                                                 \
     X(stream_copy)                                                                                 \
+    X(stream_copy_runs)                                                                            \
     X(stream_mark)                                                                                 \
     X(stream_ask)                                                                                  \
     X(stream_wait)                                                                                 \

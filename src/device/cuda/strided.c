@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
+#include "fabrail/device/runs.h"
 
 // Returns whether rows lie in order and apart on both sides, as pitched copies need them.
 static bool is_pitched(const struct fr_device_copy *copy, size_t max_pitch_bytes)
@@ -126,4 +127,21 @@ enum fr_status fr_cuda_stream_copy(struct fr_device_stream *lent, const struct f
         plane.src = (const char *)plane.src + copy->src_stride[1];
     }
     return status;
+}
+
+enum fr_status fr_cuda_stream_copy_runs(struct fr_device_stream *lent, struct fr_device_runs *runs)
+{
+    static atomic_bool is_refused;
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    size_t from = 0, failed = 0;
+    if (fr_cu.cuMemcpyBatchAsync == NULL || atomic_load_explicit(&is_refused, memory_order_relaxed))
+        return FR_ERR_UNSUPPORTED;
+    CUresult result =
+        fr_cu.cuMemcpyBatchAsync(runs->dst, runs->src, runs->bytes, runs->count, &attributes, &from,
+                                 1, &failed, fr_cuda_stream_of(lent)->handle);
+    if (result == CUDA_ERROR_NOT_SUPPORTED) {
+        atomic_store_explicit(&is_refused, true, memory_order_relaxed);
+        return FR_ERR_UNSUPPORTED;
+    }
+    return result == CUDA_SUCCESS ? FR_OK : fr_cuda_fail("cuMemcpyBatchAsync", result);
 }
