@@ -157,8 +157,11 @@ static inline bool fr_request_any_freed(void)
 // buffers, in calls that wait, and in all that are looked at since such a sender was noticed.
 void fr_request_notice_awaited(void);
 
-// Number of receives into device memory that are pending.
+// Number of receives into device memory that are pending, and of windows whose ranks send messages.
 extern _Atomic size_t fr_request_expected;
+
+// Adds `count`, which may be negative, to that number.
+void fr_request_expect(int count);
 
 // Whether senders have had to wait for this process lately.
 extern _Atomic bool fr_request_awaited;

@@ -83,8 +83,32 @@ FR_MUST_CHECK enum fr_status fr_rma_window_close(struct fr_rma_window *window,
 // Frees a window that has no handle. NULL is accepted.
 void fr_rma_window_free(struct fr_rma_window *window);
 
+// Returns whether ranks of a window send each other messages, which this process has to act on. The
+// window is bound.
+bool fr_rma_window_has_messages(const struct fr_rma_window *window);
+
+// Returns whether there is such a window, and calls of MPI that wait have to make progress for it.
+// Not so where a thread of Fabrail's does.
+bool fr_rma_needs_calls(void);
+
+// Acts on messages of other ranks. Called wherever this process makes progress.
+void fr_rma_progress(void);
+
+// Called before a call of MPI in which all ranks of an intra-communicator meet, while
+// fr_rma_needs_calls: waits until those that share a window with messages have come, since none of
+// them makes progress within the call.
+void fr_rma_gate(fr_word comm, int size);
+
 // Returns the number of ranks of a window.
 int fr_rma_window_size(const struct fr_rma_window *window);
+
+// How the data of an access went.
+enum fr_rma_way {
+    FR_RMA_DIRECT,     // by a device of this process, which maps the target's memory
+    FR_RMA_OVER_HOST,  // over host memory, since no device uses both sides or no kernel does the
+                       // operation
+    FR_RMA_BY_MESSAGE, // to the target, which has done the access
+};
 
 // Elements in the memory of a target.
 struct fr_rma_place {
@@ -92,8 +116,7 @@ struct fr_rma_place {
     int64_t displacement;
     const struct fr_layout *layout;
     size_t count;
-    bool over_host; // set by an access whose data went over host memory, since no device uses both
-                    // sides or no kernel does the operation
+    enum fr_rma_way way; // set by an access
 };
 
 // Begin to move the data of a measured view of one block to a target, or from there. They are
@@ -115,7 +138,7 @@ struct fr_rma_update {
     enum fr_reduce_row row; // by which a kernel combines; FR_REDUCE_ROWS: none, or no operation
 };
 
-// Updates memory of a target. It is complete when the function returns.
+// Updates memory of a target, as fr_rma_put puts. Updates of one origin are done in their order.
 FR_MUST_CHECK enum fr_status fr_rma_update(struct fr_rma_window *window, struct fr_rma_place *place,
                                            const struct fr_rma_update *update);
 

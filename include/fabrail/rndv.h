@@ -365,4 +365,7 @@ void fr_rndv_unblock(void);
 // Costs some loads when there is nothing to do.
 void fr_rndv_progress(const struct fr_device_range *user);
 
+// Has fr_rndv_progress also call a function of a module above.
+void fr_rndv_progress_also(void (*progress)(void));
+
 #endif

@@ -170,7 +170,7 @@ static void look_after_others(const struct fr_intercept_entry *entry)
     static FR_TLS unsigned calls;
     if (!entry->polls || ++calls % CALLS_A_LOOK != 0)
         return;
-    if (fr_rndv_any_waiting())
+    if (fr_rndv_any_waiting() || fr_rma_needs_calls())
         fr_rndv_progress(NULL);
     if (fr_rndv_is_awaited())
         (void)fr_request_receive_early();
@@ -199,6 +199,7 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     bool awaited = works && fr_request_is_awaited();
     bool blocks = entry->may_block && !inside && fr_intercept_rndv_is_enabled &&
                   (fr_request_any_tracked() || fr_rndv_any_waiting());
+    bool gated = entry->may_block && !outer && works && fr_rma_needs_calls();
     if (FR_LIKELY(!look && !freed && !awaited && !blocks))
         return verdict;
     fr_word args[FR_MAX_ARGS];
@@ -225,6 +226,8 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
         look_after_others(entry);
         fr_request_advance_all();
     }
+    if (FR_UNLIKELY(gated))
+        fr_intercept_gate(fn, args);
     if (blocks) {
         fr_request_receive_coming();
         fr_rndv_block();

@@ -49,6 +49,12 @@ static enum fr_status with_group(struct fr_rma_window *window, fr_word win, fr_w
     return status;
 }
 
+// Whether each call of MPI that waits has to make progress for the sake of a window.
+static bool expects_messages(const struct fr_rma_window *window)
+{
+    return fr_rma_window_has_messages(window) && fr_rma_needs_calls();
+}
+
 // Ends a window. Its memory is the program's again when all ranks have come here.
 static int free_window(struct fr_rma_window *window, const fr_word *args)
 {
@@ -59,12 +65,15 @@ static int free_window(struct fr_rma_window *window, const fr_word *args)
         return fr_intercept_window_result(win, FR_FN_MPI_Win_free, status);
     // The error handler goes with the real window, and all others are freeing theirs.
     int raised = fr_intercept_window_result(win, FR_FN_MPI_Win_free, flushed);
+    bool expects = expects_messages(window);
     fr_rma_window_unbind(window);
     int rc = fr_abi_call(FR_FN_MPI_Win_free, args);
-    if (rc == fr_abi_mpi.SUCCESS)
+    if (rc == fr_abi_mpi.SUCCESS) {
+        fr_request_expect(expects ? -1 : 0);
         fr_rma_window_free(window);
-    else
+    } else {
         fr_rma_window_bind(window, win);
+    }
     return rc == fr_abi_mpi.SUCCESS ? raised : rc;
 }
 
@@ -153,6 +162,18 @@ bool fr_intercept_call_window(enum fr_fn fn, fr_word *args, int *result)
     return true;
 }
 
+void fr_intercept_gate(enum fr_fn fn, const fr_word *args)
+{
+    int arg = fr_abi_rows[fn].comm;
+    enum fr_class class = fr_abi_rows[fn].class;
+    struct fr_intercept_shape shape;
+    if (arg < 0 || class == FR_CLASS_REPLACE || class == FR_CLASS_STREAM ||
+        fn == FR_FN_MPI_Comm_create_group || fr_abi_handle(args[arg]) == fr_abi_mpi.COMM_NULL ||
+        fr_intercept_shape_of(fr_abi_handle(args[arg]), &shape) != FR_OK || shape.inter)
+        return;
+    fr_rma_gate(fr_abi_handle(args[arg]), shape.size);
+}
+
 bool fr_intercept_call_window_sync(enum fr_fn fn, fr_word *args, int *result)
 {
     return fr_intercept_call_window(fn, args, result) ||
@@ -166,10 +187,12 @@ static int make_real(struct fr_rma_window *window, fr_word info, fr_word comm, f
     const fr_word real[FR_MAX_ARGS] = {
         FR_PTR(fr_rma_window_host_memory(window)), FR_RMA_HOST_BYTES, 1, info, comm, made};
     int rc = fr_abi_call(FR_FN_MPI_Win_create, real);
-    if (rc == fr_abi_mpi.SUCCESS)
+    if (rc == fr_abi_mpi.SUCCESS) {
         fr_rma_window_bind(window, fr_abi_handle_load((const void *)made, 0));
-    else
+        fr_request_expect(expects_messages(window));
+    } else {
         fr_rma_window_free(window);
+    }
     return rc;
 }
 

@@ -60,19 +60,22 @@ static enum fr_status run_update(const struct fr_request_op *op, struct fr_rma_w
     return status;
 }
 
-static void count(const struct fr_request_op *op, bool over_host)
+static void count(const struct fr_request_op *op, enum fr_rma_way way)
 {
-    struct fr_policy_choice choice = {FR_PATH_PEER, "the origin maps the target's memory"};
-    if (over_host)
-        choice = (struct fr_policy_choice){FR_PATH_HOST,
-                                           "no device does this with the memory of both sides"};
+    static const struct fr_policy_choice choices[] = {
+        [FR_RMA_DIRECT] = {FR_PATH_PEER, "the origin maps the target's memory"},
+        [FR_RMA_OVER_HOST] = {FR_PATH_HOST, "no device does this with the memory of both sides"},
+        [FR_RMA_BY_MESSAGE] = {FR_PATH_HOST,
+                               "the target does it, as the origin does not reach its memory"},
+    };
     for (unsigned v = 0; v < op->view_count; v++)
-        fr_intercept_count_view(op, &op->views[v], choice, NULL);
+        fr_intercept_count_view(op, &op->views[v], choices[way],
+                                way == FR_RMA_BY_MESSAGE ? "message" : NULL);
 }
 
 static enum fr_status run(const struct fr_request_op *op, struct fr_rma_window *window)
 {
-    struct fr_rma_place place = {.over_host = false};
+    struct fr_rma_place place = {.way = FR_RMA_DIRECT};
     fr_word type;
     enum fr_status status = find_place(op, &place, &type);
     if (status != FR_OK)
@@ -96,7 +99,7 @@ static enum fr_status run(const struct fr_request_op *op, struct fr_rma_window *
     }
     fr_datatype_release(place.layout);
     if (status == FR_OK)
-        count(op, place.over_host);
+        count(op, place.way);
     return status;
 }
 

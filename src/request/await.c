@@ -13,6 +13,9 @@
 #include "fabrail/core/wait.h"
 #include "request/request_int.h"
 
+#include <limits.h>
+#include <stdlib.h>
+
 enum {
     QUIET_NS = 2000000,    // several times what a sender waits before it looks for room
     LONGEST_NS = 50000000, // however much comes
@@ -208,6 +211,39 @@ static int exchange(enum fr_fn fn, const fr_word *args)
     return rc == fr_abi_mpi.SUCCESS ? sent : rc;
 }
 
+// Packs what an exchange in one buffer sends. The caller frees *packed.
+static int pack(const fr_word *args, void **packed, int *bytes)
+{
+    int room = 0;
+    *packed = NULL;
+    *bytes = 0;
+    int rc = FR_MPI(Pack_size, args[1], args[2], args[7], FR_PTR(&room));
+    if (rc != fr_abi_mpi.SUCCESS)
+        return rc;
+    *packed = malloc((size_t)room + 1);
+    if (!*packed)
+        return fr_request_raise('c', fr_abi_handle(args[7]), fr_abi_mpi.ERR_NO_MEM);
+    return FR_MPI(Pack, args[0], args[1], args[2], FR_PTR(*packed), (fr_word)room, FR_PTR(bytes),
+                  args[7]);
+}
+
+// Does an exchange that receives into the buffer that it sends from, by a packed copy.
+static int replace(enum fr_fn fn, const fr_word *args)
+{
+    void *packed;
+    int bytes;
+    if ((fr_abi_rows[fn].flags & FR_ROW_LARGE) && (int64_t)args[1] > INT_MAX)
+        return fr_abi_call(fn, args);
+    int rc = pack(args, &packed, &bytes);
+    const fr_word apart[] = {FR_PTR(packed), (fr_word)bytes, fr_abi_mpi.PACKED, args[3],
+                             args[4],        args[0],        args[1],           args[2],
+                             args[5],        args[6],        args[7],           args[8]};
+    if (rc == fr_abi_mpi.SUCCESS)
+        rc = exchange(FR_FN_MPI_Sendrecv, apart);
+    free(packed);
+    return rc;
+}
+
 static bool completes(enum fr_fn fn)
 {
     return fn == FR_FN_MPI_Wait || fn == FR_FN_MPI_Waitall || fn == FR_FN_MPI_Waitany ||
@@ -236,6 +272,8 @@ int fr_request_call_real(enum fr_fn fn, const fr_word *args)
         return fr_abi_call(fn, args);
     if (fn == FR_FN_MPI_Sendrecv || fn == FR_FN_MPI_Sendrecv_c)
         return exchange(fn, args);
+    if (fn == FR_FN_MPI_Sendrecv_replace || fn == FR_FN_MPI_Sendrecv_replace_c)
+        return replace(fn, args);
     if (begun_by(fn) != fn && !is_from_nobody(fn, args))
         return begin_and_test(fn, args);
     return probes(fn, args) || completes(fn) ? test_until_over(fn, args, NULL)

@@ -95,10 +95,6 @@ uint64_t fr_request_freed_looks(void);
 // such operation.
 bool fr_request_look_at_unseen(uint64_t since);
 
-// Adds `count`, which may be negative, to the number of receives into device memory that are
-// pending.
-void fr_request_expect(int count);
-
 // Starts the parts, for a persistent operation each time anew. Returns an MPI error code.
 int fr_request_schedule_start(struct fr_request_op *op);
 

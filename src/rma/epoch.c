@@ -3,7 +3,7 @@
 // others.
 #include "config.h"
 
-#include "rma/rma_int.h"
+#include "rma/far.h"
 
 #include "fabrail/ipc.h"
 #include "fabrail/rndv/wait.h"
@@ -21,7 +21,7 @@ enum fr_status fr_rma_fence(struct fr_rma_window *window)
 {
     enum fr_status status = fr_rma_flush(window);
     enum fr_status synced = fr_rma_sync(window);
-    enum fr_status met = fr_rma_words_meet(&window->words);
+    enum fr_status met = fr_rma_meet_all(window);
     window->fenced = true;
     return status != FR_OK ? status : synced != FR_OK ? synced : met;
 }
@@ -38,18 +38,23 @@ enum fr_status fr_rma_lock(struct fr_rma_window *window, int target, bool exclus
         return FR_ERR_EPOCH;
     enum fr_status status = show_own(window, target);
     if (status == FR_OK)
-        status = fr_rma_words_lock(&window->words, target, exclusive);
+        status = part->is_far ? fr_rma_far_lock(window, target, exclusive)
+                              : fr_rma_words_lock(&window->words, target, exclusive);
     if (status == FR_OK)
         part->locked = exclusive ? FR_RMA_EXCLUSIVE : FR_RMA_SHARED;
     return status;
 }
 
-static void unlock(struct fr_rma_window *window, int target)
+static enum fr_status unlock(struct fr_rma_window *window, int target)
 {
     struct fr_rma_part *part = &window->parts[target];
-    if (part->locked != FR_RMA_UNLOCKED)
-        fr_rma_words_unlock(&window->words, target, part->locked == FR_RMA_EXCLUSIVE);
+    bool exclusive = part->locked == FR_RMA_EXCLUSIVE, locked = part->locked != FR_RMA_UNLOCKED;
     part->locked = FR_RMA_UNLOCKED;
+    if (locked && part->is_far)
+        return fr_rma_far_tell(window, target, FR_RMA_UNLOCK, exclusive);
+    if (locked)
+        fr_rma_words_unlock(&window->words, target, exclusive);
+    return FR_OK;
 }
 
 enum fr_status fr_rma_unlock(struct fr_rma_window *window, int target)
@@ -58,8 +63,8 @@ enum fr_status fr_rma_unlock(struct fr_rma_window *window, int target)
         return FR_ERR_EPOCH;
     enum fr_status status = fr_rma_flush(window);
     enum fr_status shown = show_own(window, target);
-    unlock(window, target);
-    return status == FR_OK ? shown : status;
+    enum fr_status unlocked = unlock(window, target);
+    return status != FR_OK ? status : shown != FR_OK ? shown : unlocked;
 }
 
 enum fr_status fr_rma_lock_all(struct fr_rma_window *window)
@@ -74,7 +79,7 @@ enum fr_status fr_rma_lock_all(struct fr_rma_window *window)
     for (int rank = 0; rank < window->size && status == FR_OK; rank++)
         status = fr_rma_lock(window, rank, false);
     for (int rank = 0; rank < window->size && status != FR_OK; rank++)
-        unlock(window, rank);
+        (void)!unlock(window, rank);
     window->all_locked = status == FR_OK;
     return status;
 }
@@ -85,8 +90,10 @@ enum fr_status fr_rma_unlock_all(struct fr_rma_window *window)
         return FR_ERR_EPOCH;
     enum fr_status status = fr_rma_flush(window);
     enum fr_status shown = fr_rma_sync(window);
-    for (int rank = 0; rank < window->size; rank++)
-        unlock(window, rank);
+    for (int rank = 0; rank < window->size; rank++) {
+        enum fr_status unlocked = unlock(window, rank);
+        shown = shown == FR_OK ? unlocked : shown;
+    }
     window->all_locked = false;
     return status == FR_OK ? shown : status;
 }
@@ -101,20 +108,27 @@ enum fr_status fr_rma_post(struct fr_rma_window *window, const int *ranks, size_
         struct fr_rma_part *part = &window->parts[ranks[i]];
         part->posted = true;
         part->completes++;
-        fr_rma_words_post(&window->words, ranks[i]);
+        enum fr_status told = FR_OK;
+        if (part->is_far)
+            told = fr_rma_far_tell(window, ranks[i], FR_RMA_POST, 0);
+        else
+            fr_rma_words_post(&window->words, ranks[i]);
+        status = status == FR_OK ? told : status;
     }
     return status;
 }
 
 enum fr_status fr_rma_start(struct fr_rma_window *window, const int *ranks, size_t count)
 {
-    struct fr_rma_wait wait = fr_rma_wait_begin(&window->words, "MPI_Win_post of a window");
+    struct fr_rma_wait wait =
+        fr_rma_wait_begin(&window->words, "MPI_Win_post of a window's rank", -1);
     enum fr_status status = FR_OK;
     if (window->started)
         return FR_ERR_EPOCH;
     window->started = true;
     for (size_t i = 0; i < count && status == FR_OK; i++) {
         struct fr_rma_part *part = &window->parts[ranks[i]];
+        wait.rank = ranks[i];
         while (status == FR_OK &&
                (int32_t)(fr_rma_words_posts_of(&window->words, ranks[i]) - part->starts) <= 0)
             status = fr_rma_wait_step(&wait);
@@ -131,9 +145,14 @@ enum fr_status fr_rma_complete(struct fr_rma_window *window)
     enum fr_status status = fr_rma_flush(window);
     window->started = false;
     for (int rank = 0; rank < window->size; rank++) {
-        if (window->parts[rank].started)
+        struct fr_rma_part *part = &window->parts[rank];
+        enum fr_status told = FR_OK;
+        if (part->started && part->is_far)
+            told = fr_rma_far_tell(window, rank, FR_RMA_COMPLETE, 0);
+        else if (part->started)
             fr_rma_words_complete(&window->words, rank);
-        window->parts[rank].started = false;
+        part->started = false;
+        status = status == FR_OK ? told : status;
     }
     return status;
 }
@@ -166,7 +185,7 @@ enum fr_status fr_rma_test(struct fr_rma_window *window, bool *over)
 
 enum fr_status fr_rma_wait(struct fr_rma_window *window)
 {
-    struct fr_rma_wait wait = fr_rma_wait_begin(&window->words, "MPI_Win_complete of a window");
+    struct fr_rma_wait wait = fr_rma_wait_begin(&window->words, "MPI_Win_complete of a window", -1);
     enum fr_status status = window->exposed ? FR_OK : FR_ERR_EPOCH;
     while (status == FR_OK && !is_over(window))
         status = fr_rma_wait_step(&wait);

@@ -3,7 +3,7 @@
 // layout to layout on the device, or over packed host memory where no device uses both sides.
 #include "config.h"
 
-#include "rma/rma_int.h"
+#include "rma/far.h"
 
 #include "fabrail/staging/own_copy.h"
 #include "fabrail/staging/packed.h"
@@ -158,7 +158,7 @@ static void queue_host(struct fr_rma_window *window, struct fr_rma_target *targe
 }
 
 static enum fr_status move(struct fr_rma_window *window, struct fr_rma_target *target,
-                           const struct fr_staging_view *own, bool puts, bool *over_host)
+                           const struct fr_staging_view *own, bool puts, enum fr_rma_way *way)
 {
     const struct fr_staging_view *there = &target->view;
     bool native = fr_rma_is_native(target, own);
@@ -173,7 +173,7 @@ static enum fr_status move(struct fr_rma_window *window, struct fr_rma_target *t
     const struct fr_staging_view *from = puts ? own : there, *to = puts ? there : own;
     if (native && fr_staging_can_copy_own(from, to))
         return move_on_device(from, to);
-    *over_host = true;
+    *way = FR_RMA_OVER_HOST;
     return move_over_host(target, own, puts);
 }
 
@@ -188,8 +188,12 @@ static enum fr_status access(struct fr_rma_window *window, struct fr_rma_place *
         return FR_ERR_TRUNCATE;
     if (fr_rma_bytes_of(own) == 0)
         return FR_OK;
+    if (!target.part->is_mapped) {
+        place->way = FR_RMA_BY_MESSAGE;
+        return fr_rma_far_move(window, place->target, &target, own, puts);
+    }
     fr_rma_enter(window);
-    status = move(window, &target, own, puts, &place->over_host);
+    status = move(window, &target, own, puts, &place->way);
     fr_rma_leave(window);
     return status;
 }
@@ -211,5 +215,6 @@ enum fr_status fr_rma_flush(struct fr_rma_window *window)
     fr_rma_enter(window);
     enum fr_status status = fr_rma_queue_finish(window->queue);
     fr_rma_leave(window);
-    return status;
+    enum fr_status far = window->is_far ? fr_rma_far_flush(window) : FR_OK;
+    return status == FR_OK ? far : status;
 }

@@ -40,18 +40,28 @@ struct fr_rma_part {
     struct fr_device_range range; // of the memory here, for the device that moves it
     int pid; // of another rank that gives host memory, where `address` is; else 0
     enum { FR_RMA_UNLOCKED, FR_RMA_SHARED, FR_RMA_EXCLUSIVE } locked;
-    bool started;       // by MPI_Win_start
-    bool posted;        // this rank's memory, for that one
-    uint32_t starts;    // epochs that this rank has started there
-    uint32_t completes; // that are expected of that rank, of all epochs together
+    bool started;             // by MPI_Win_start
+    bool posted;              // this rank's memory, for that one
+    bool is_mapped;           // its memory is reached from here
+    bool is_far;              // its words are not: it is on another host
+    _Atomic unsigned pending; // requests to it that have no answer yet
+    uint32_t starts;          // epochs that this rank has started there
+    uint32_t completes;       // that are expected of that rank, of all epochs together
 };
+
+struct fr_rma_request;
+struct fr_rma_waiter;
+struct fr_rma_meeting;
+enum { FR_RMA_MOST_BYTES = 1 << 18 }; // data of a message
 
 struct fr_rma_window {
     fr_word win;
+    uint64_t name; // the same on all ranks, and no other window's
     uint64_t host_memory[FR_RMA_HOST_BYTES / sizeof(uint64_t)]; // of the real MPI's window
     int rank, size;
     struct fr_rma_part *parts;
-    int *world; // ranks in MPI_COMM_WORLD
+    int *world;         // ranks in MPI_COMM_WORLD
+    int *rank_of_world; // the other way round; -1: not in the window
     struct fr_rma_words words;
     struct fr_rma_queue *queue;
     _Atomic bool busy; // a thread uses the queue
@@ -63,7 +73,26 @@ struct fr_rma_window {
     int flavor, model, unit;        // as MPI_Win_get_attr points to them
     intptr_t bytes;
     struct fr_rma_window *next; // of those that the table has in the same place
+
+    // Of a window whose ranks send each other messages.
+    bool is_far;
+    bool spans_hosts;
+    bool has_threads, has_thread; // the program has several; Fabrail's runs for this window
+    struct fr_rma_window *next_far;
+    _Atomic unsigned pending;        // of all parts
+    struct fr_rma_request *requests; // that have no answer yet; these three by the lock of far.c
+    uint64_t last_request;
+    enum fr_status far_status;       // the first failure
+    struct fr_rma_waiter *waiters;   // for this rank's lock; the thread that makes progress
+    struct fr_rma_meeting *meetings; // by the lock of meet.c
 };
+
+// Number of windows whose ranks send each other messages.
+extern _Atomic unsigned fr_rma_far_count;
+static inline bool fr_rma_far_any(void)
+{
+    return atomic_load_explicit(&fr_rma_far_count, memory_order_relaxed) != 0;
+}
 
 static inline struct fr_rma_part *fr_rma_own_part(struct fr_rma_window *window)
 {
@@ -116,6 +145,17 @@ static inline size_t fr_rma_bytes_of(const struct fr_staging_view *view)
 FR_MUST_CHECK enum fr_status fr_rma_copy_target(const struct fr_rma_target *target,
                                                 struct fr_staging_lease packed,
                                                 enum fr_device_direction direction);
+
+// What an update does in packed host memory.
+struct fr_rma_operands {
+    char *there, *origin, *compare; // NULL: there is none
+    size_t bytes;
+    fr_word element, operation;
+};
+
+// Writes the new value over the copy of the target. Returns false where the target stays as it is;
+// a failure is written to *status.
+bool fr_rma_combine(const struct fr_rma_operands *operands, enum fr_status *status);
 
 // Returns whether this process can read host memory of another rank.
 bool fr_rma_reaches(const struct fr_rma_part *part);

@@ -4,7 +4,7 @@
 // copies in host memory are combined there, by the real MPI.
 #include "config.h"
 
-#include "rma/rma_int.h"
+#include "rma/far.h"
 
 #include "fabrail/staging/packed.h"
 
@@ -128,81 +128,85 @@ static enum fr_status update_in_place(struct fr_rma_window *window, int rank,
     return status;
 }
 
+// Combines elements that have gaps where they stand in memory.
+static enum fr_status combine_spread(const struct fr_rma_operands *operands,
+                                     const struct fr_layout *element)
+{
+    size_t count = operands->bytes / element->size_bytes;
+    size_t bytes = count * (size_t)element->extent;
+    char *in = calloc(2, bytes);
+    if (!in)
+        return FR_ERR_NO_MEMORY;
+    char *inout = in + bytes;
+    fr_staging_copy_shaped(element, count, (uintptr_t)in, operands->origin, operands->bytes, false);
+    fr_staging_copy_shaped(element, count, (uintptr_t)inout, operands->there, operands->bytes,
+                           false);
+    int code = FR_MPI(Reduce_local, FR_PTR(in), FR_PTR(inout), count, operands->element,
+                      operands->operation);
+    fr_staging_copy_shaped(element, count, (uintptr_t)inout, operands->there, operands->bytes,
+                           true);
+    free(in);
+    return code == fr_abi_mpi.SUCCESS ? FR_OK : FR_ERR_MPI;
+}
+
+static enum fr_status combine_on_host(const struct fr_rma_operands *operands)
+{
+    const struct fr_layout *element = NULL;
+    if (operands->operation == fr_abi_mpi.REPLACE) {
+        memcpy(operands->there, operands->origin, operands->bytes);
+        return FR_OK;
+    }
+    enum fr_status status = fr_datatype_acquire(operands->element, &element);
+    if (status != FR_OK)
+        return status;
+    size_t count = operands->bytes / element->size_bytes;
+    if (count > INT_MAX)
+        status = FR_ERR_LIMIT;
+    else if (!element->contiguous)
+        status = combine_spread(operands, element);
+    else if (FR_MPI(Reduce_local, FR_PTR(operands->origin), FR_PTR(operands->there), count,
+                    operands->element, operands->operation) != fr_abi_mpi.SUCCESS)
+        status = FR_ERR_MPI;
+    fr_datatype_release(element);
+    return status;
+}
+
+bool fr_rma_combine(const struct fr_rma_operands *operands, enum fr_status *status)
+{
+    if (!operands->origin)
+        return false;
+    if (!operands->compare) {
+        *status = combine_on_host(operands);
+        return *status == FR_OK;
+    }
+    if (memcmp(operands->there, operands->compare, operands->bytes) != 0)
+        return false;
+    memcpy(operands->there, operands->origin, operands->bytes);
+    return true;
+}
+
 // Packed copies in host memory.
 struct copies {
     struct fr_staging_lease there, origin, compare;
     size_t bytes;
 };
 
-// Combines elements that have gaps where they stand in memory.
-static enum fr_status combine_spread(const struct fr_rma_update *update,
-                                     const struct fr_layout *element, const struct copies *copies)
-{
-    size_t count = copies->bytes / element->size_bytes;
-    size_t bytes = count * (size_t)element->extent;
-    char *in = calloc(2, bytes);
-    if (!in)
-        return FR_ERR_NO_MEMORY;
-    char *inout = in + bytes;
-    fr_staging_copy_shaped(element, count, (uintptr_t)in, copies->origin.address, copies->bytes,
-                           false);
-    fr_staging_copy_shaped(element, count, (uintptr_t)inout, copies->there.address, copies->bytes,
-                           false);
-    int code =
-        FR_MPI(Reduce_local, FR_PTR(in), FR_PTR(inout), count, update->element, update->operation);
-    fr_staging_copy_shaped(element, count, (uintptr_t)inout, copies->there.address, copies->bytes,
-                           true);
-    free(in);
-    return code == fr_abi_mpi.SUCCESS ? FR_OK : FR_ERR_MPI;
-}
-
-static enum fr_status combine_on_host(const struct fr_rma_update *update,
-                                      const struct copies *copies)
-{
-    const struct fr_layout *element = NULL;
-    if (update->operation == fr_abi_mpi.REPLACE) {
-        memcpy(copies->there.address, copies->origin.address, copies->bytes);
-        return FR_OK;
-    }
-    enum fr_status status = fr_datatype_acquire(update->element, &element);
-    if (status != FR_OK)
-        return status;
-    size_t count = copies->bytes / element->size_bytes;
-    if (count > INT_MAX)
-        status = FR_ERR_LIMIT;
-    else if (!element->contiguous)
-        status = combine_spread(update, element, copies);
-    else if (FR_MPI(Reduce_local, FR_PTR(copies->origin.address), FR_PTR(copies->there.address),
-                    count, update->element, update->operation) != fr_abi_mpi.SUCCESS)
-        status = FR_ERR_MPI;
-    fr_datatype_release(element);
-    return status;
-}
-
-// Writes the new value over the copy of the target. Returns false where the target stays as it is.
-static bool renew(const struct fr_rma_update *update, const struct copies *copies,
-                  enum fr_status *status)
-{
-    if (!update->origin)
-        return false;
-    if (!update->compare) {
-        *status = combine_on_host(update, copies);
-        return *status == FR_OK;
-    }
-    if (memcmp(copies->there.address, copies->compare.address, copies->bytes) != 0)
-        return false;
-    memcpy(copies->there.address, copies->origin.address, copies->bytes);
-    return true;
-}
-
 // Reads the target, and writes it, while nobody else updates it.
 static enum fr_status exchange(const struct fr_rma_target *target,
                                const struct fr_rma_update *update, const struct copies *copies)
 {
+    const struct fr_rma_operands operands = {
+        .there = copies->there.address,
+        .origin = copies->origin.address,
+        .compare = copies->compare.address,
+        .bytes = copies->bytes,
+        .element = update->element,
+        .operation = update->operation,
+    };
     enum fr_status status = fr_rma_copy_target(target, copies->there, FR_TO_STAGE);
     if (status == FR_OK && update->result)
         status = fr_rma_copy_packed(update->result, copies->there, FR_FROM_STAGE);
-    if (status == FR_OK && renew(update, copies, &status))
+    if (status == FR_OK && fr_rma_combine(&operands, &status))
         status = fr_rma_copy_target(target, copies->there, FR_FROM_STAGE);
     return status;
 }
@@ -255,10 +259,15 @@ enum fr_status fr_rma_update(struct fr_rma_window *window, struct fr_rma_place *
         return FR_ERR_TRUNCATE;
     if (bytes == 0)
         return FR_OK;
+    if (!target.part->is_mapped || target.part->is_far) {
+        place->way = FR_RMA_BY_MESSAGE;
+        return fr_rma_far_update(window, place->target, &target, update);
+    }
     fr_rma_enter(window);
-    place->over_host = !plan(window, &target, update, &work);
-    status = place->over_host ? update_over_host(window, place->target, &target, update)
-                              : update_in_place(window, place->target, &target, update, &work);
+    place->way = plan(window, &target, update, &work) ? FR_RMA_DIRECT : FR_RMA_OVER_HOST;
+    status = place->way == FR_RMA_OVER_HOST
+                 ? update_over_host(window, place->target, &target, update)
+                 : update_in_place(window, place->target, &target, update, &work);
     fr_rma_leave(window);
     return status;
 }

@@ -1,52 +1,38 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Windows: how ranks agree on one, the table in which a handle finds it, and its end.
+// Windows: how ranks agree on one, and its end.
 #include "config.h"
 
-#include "rma/rma_int.h"
+#include "rma/far.h"
 
 #include "fabrail/job.h"
 #include "fabrail/rndv/wait.h"
 
 #include <stdlib.h>
-
-_Atomic unsigned fr_rma_window_count;
-
-// A window is bound once all ranks have agreed on it, so the table needs no memory for that.
-enum { PLACE_BITS = 6 };
-static struct fr_lock table_lock = FR_LOCK_INIT;
-static struct fr_rma_window *table[1 << PLACE_BITS] FR_GUARDED_BY(table_lock);
+#include <string.h>
 
 // Reasons why a rank cannot take part. All ranks go by the largest of any rank.
-enum obstacle {
-    NONE,
-    LACKS_DESCRIPTOR,
-    NOT_EXPORTED,
-    FAR,
-    NO_WORDS,
-    NO_DEVICE,
-    NOT_MAPPED,
-    NO_MEMORY,
-    BAD
-};
+enum obstacle { NONE, LACKS_DESCRIPTOR, NO_WORDS, NO_MEMORY, BAD, NO_MESSAGES, NO_THREAD };
 
 static const char *const obstacles[] = {
     [BAD] = "gives a size or a unit that is none",
-    [LACKS_DESCRIPTOR] = "has not got the file descriptor of another rank's memory",
-    [NO_DEVICE] = "uses no device that could reach the memory of others",
-    [NOT_EXPORTED] = "gives device memory that other processes cannot map",
-    [FAR] = "is on another host",
     [NO_WORDS] = "has no shared memory for the window's words",
     [NO_MEMORY] = "has no device memory for it",
-    [NOT_MAPPED] = "cannot reach the memory of another rank",
+    [NO_MESSAGES] = "has no way to send messages about it",
+    [NO_THREAD] = "has several threads, and FABRAIL_PROGRESS=manual lets none act on messages",
 };
 
 // The offer of a rank, which all others get.
 struct advert {
     uint64_t base, bytes;
+    uint64_t name; // of the window; rank 0's counts
     uint32_t unit;
     uint32_t obstacle;
-    struct fr_job_secret secret; // of the words; rank 0's counts
-    struct fr_ipc_handle handle;
+    uint32_t mute;               // an obstacle to messages
+    uint8_t on_device;           // the memory is a device's
+    uint8_t needs_messages;      // it does not reach all others
+    uint8_t unused[2];           // 0
+    struct fr_job_secret secret; // of the words; that of the first rank of a host counts there
+    struct fr_ipc_handle handle; // without bytes: others cannot map the memory
 };
 
 // Completes an exchange that has been begun with all ranks, and makes progress meanwhile.
@@ -84,15 +70,30 @@ static const struct advert *exchange(const struct fr_rma_offer *offer, const str
     return worst;
 }
 
+// The owner of memory on another host does not tell when it is gone.
+static void unmap(struct fr_rma_part *part)
+{
+    fr_ipc_unpin(&part->mapping);
+    if (part->is_far && part->mapping.pinned)
+        fr_ipc_forget_buffer(&part->handle.owner, part->handle.buffer_id);
+}
+
 static void free_window(struct fr_rma_window *window)
 {
+    if (window->has_thread)
+        fr_rma_thread_stop();
+    fr_rma_far_leave(window);
     for (int rank = 0; window->parts && rank < window->size; rank++)
-        fr_ipc_unpin(&window->parts[rank].mapping);
+        unmap(&window->parts[rank]);
+    fr_rma_far_forget(window);
+    fr_rma_waiters_free(window);
+    fr_rma_meetings_free(window);
     fr_device_memory_destroy(&window->memory);
     fr_rma_words_close(&window->words);
     fr_rma_queue_free(window->queue);
     free(window->parts);
     free(window->world);
+    free(window->rank_of_world);
     free(window);
 }
 
@@ -108,39 +109,65 @@ static struct fr_rma_window *new_window(const struct fr_rma_offer *offer)
     window->bytes = (intptr_t)offer->bytes;
     window->parts = calloc((size_t)offer->size, sizeof(*window->parts));
     window->world = calloc((size_t)offer->size, sizeof(*window->world));
+    window->rank_of_world = malloc((size_t)fr_job_size() * sizeof(*window->rank_of_world));
     window->queue = fr_rma_queue_new();
     window->words.world = window->world;
-    if (window->parts && window->world && window->queue)
+    if (window->parts && window->world && window->rank_of_world && window->queue)
         return window;
     free_window(window);
     return NULL;
 }
 
-// Finds the ranks in the world. Returns false where one is on another host.
-static bool find_world(struct fr_rma_window *window, fr_word comm)
+// Finds the ranks in the world, and those on other hosts.
+static void find_world(struct fr_rma_window *window, fr_word comm)
 {
-    bool here = true;
+    for (int rank = 0; rank < fr_job_size(); rank++)
+        window->rank_of_world[rank] = -1;
     for (int rank = 0; rank < window->size; rank++) {
         uint64_t id;
-        window->world[rank] = fr_job_rank_in(comm, rank, &id);
-        here = here && fr_job_control_is_here(window->world[rank]);
+        int world = fr_job_rank_in(comm, rank, &id);
+        window->world[rank] = world;
+        window->rank_of_world[world] = rank;
+        window->parts[rank].is_far = rank != window->rank && !fr_job_control_is_here(world);
+        window->spans_hosts = window->spans_hosts || window->parts[rank].is_far;
     }
-    return here;
 }
 
-// Exports this rank's memory to the others.
-static enum obstacle export_memory(struct fr_rma_window *window, const struct fr_rma_offer *offer,
-                                   const struct fr_device_range *range, struct advert *own)
+// Returns the first rank of this host, which makes the words.
+static int find_leader(const struct fr_rma_window *window)
 {
-    if (!fr_device_owns(range))
-        return NONE;
-    if (fr_ipc_export(range, (const void *)offer->base, offer->bytes, &own->handle) != FR_OK)
-        return NOT_EXPORTED;
+    int rank = 0;
+    while (window->parts[rank].is_far)
+        rank++;
+    return rank;
+}
+
+static enum obstacle find_mute(bool *has_threads)
+{
+    int level = fr_abi_mpi.THREAD_MULTIPLE;
+    FR_MPI(Query_thread, FR_PTR(&level));
+    *has_threads = level == fr_abi_mpi.THREAD_MULTIPLE;
+    if (fr_job_comm() == fr_abi_mpi.COMM_NULL || fr_job_control_rank() < 0)
+        return NO_MESSAGES;
+    return *has_threads && fr_core_settings()->progress == FR_PROGRESS_MANUAL ? NO_THREAD : NONE;
+}
+
+// Exports this rank's memory to the others. Without a handle they cannot map it.
+static void export_memory(struct fr_rma_window *window, const struct fr_rma_offer *offer,
+                          const struct fr_device_range *range, struct advert *own)
+{
+    own->on_device = fr_device_owns(range);
+    if (!own->on_device ||
+        fr_ipc_export(range, (const void *)offer->base, offer->bytes, &own->handle) != FR_OK)
+        return;
     enum fr_status sent = FR_OK; // an importer that has it gets none
-    for (int rank = 0; rank < window->size && sent == FR_OK; rank++)
-        sent =
-            fr_ipc_send_descriptor(&own->handle, fr_job_process_of(window->world[rank]), 1, false);
-    return sent == FR_OK ? NONE : NOT_EXPORTED;
+    for (int rank = 0; rank < window->size && sent == FR_OK; rank++) {
+        if (!window->parts[rank].is_far)
+            sent = fr_ipc_send_descriptor(&own->handle, fr_job_process_of(window->world[rank]), 1,
+                                          false);
+    }
+    if (sent != FR_OK)
+        own->handle = (struct fr_ipc_handle){.bytes = 0};
 }
 
 static enum obstacle prepare(struct fr_rma_window *window, const struct fr_rma_offer *offer,
@@ -150,14 +177,17 @@ static enum obstacle prepare(struct fr_rma_window *window, const struct fr_rma_o
         (struct advert){.base = offer->base, .bytes = offer->bytes, .unit = (uint32_t)offer->unit};
     if (offer->is_bad)
         return BAD;
-    if (!find_world(window, offer->comm))
-        return FAR;
+    find_world(window, offer->comm);
+    own->mute = find_mute(&window->has_threads);
     if (offer->lacks_memory)
         return NO_MEMORY;
-    if (window->rank == 0 && fr_rma_words_open(&window->words, true) != FR_OK)
+    if (window->rank == find_leader(window) && fr_rma_words_open(&window->words, true) != FR_OK)
         return NO_WORDS;
     own->secret = window->words.secret;
-    return offer->bytes > 0 ? export_memory(window, offer, range, own) : NONE;
+    memcpy(&own->name, own->secret.bytes, sizeof(own->name));
+    if (offer->bytes > 0)
+        export_memory(window, offer, range, own);
+    return NONE;
 }
 
 // Finds whether and how this process reaches host memory that a rank gives.
@@ -182,66 +212,113 @@ static void describe(struct fr_rma_part *part)
     part->range.device = mapping->user.device;
 }
 
-static enum obstacle map(struct fr_rma_part *part, const struct fr_device_range *user)
+// Maps the memory of a rank. Returns whether only its descriptor is missing.
+static bool map(struct fr_rma_part *part, const struct fr_device_range *user)
 {
-    bool uses_device = fr_device_known() >= 0;
     enum fr_status status = fr_ipc_pin_beyond(&part->handle, user, &part->mapping);
+    part->is_mapped = status == FR_OK;
     if (status == FR_OK)
         describe(part);
-    if (status == FR_OK || status == FR_ERR_NOT_FOUND)
-        return status == FR_OK ? NONE : fr_device_present() ? LACKS_DESCRIPTOR : NO_DEVICE;
-    return uses_device ? NOT_MAPPED : NO_DEVICE;
+    return status == FR_ERR_NOT_FOUND && fr_device_present();
 }
 
-// Reaches the memory of all ranks. Memory that has been mapped before stays mapped.
-static enum obstacle map_all(struct fr_rma_window *window, const struct advert *adverts,
-                             const struct fr_device_range *own)
+// Finds how this process reaches the memory of a rank. Returns whether only a descriptor is missing
+// for it to be mapped.
+static bool reach(struct fr_rma_window *window, int rank, const struct advert *advert,
+                  const struct fr_device_range *own, const struct fr_device_range *user)
+{
+    struct fr_rma_part *part = &window->parts[rank];
+    bool is_own = rank == window->rank;
+    part->base = advert->base;
+    part->bytes = advert->bytes;
+    part->unit = advert->unit;
+    part->handle = advert->handle;
+    if (part->is_mapped)
+        return false;
+    if (part->bytes == 0)
+        part->is_mapped = true;
+    else if (part->handle.bytes != 0)
+        return map(part, user);
+    else if (is_own && advert->on_device) {
+        part->address = (uintptr_t)part->base;
+        part->range = *own;
+        part->mapping.direct = part->is_mapped = true;
+    } else if (!advert->on_device && !part->is_far)
+        part->is_mapped = reach_host(part, fr_job_process_of(window->world[rank]), is_own);
+    return false;
+}
+
+// Reaches the memory of all ranks, as far as possible. Memory that has been mapped before stays
+// mapped.
+static enum obstacle reach_all(struct fr_rma_window *window, const struct advert *adverts,
+                               const struct fr_device_range *own)
 {
     int device = fr_device_current(); // of a rank that gives no device memory
     const struct fr_device_range current = {
         .caps = FR_DEVICE_OWNED, .device = device, .home = device};
     const struct fr_device_range *user = fr_device_owns(own) ? own : &current;
-    enum obstacle worst = NONE, found;
+    enum obstacle worst = NONE;
     for (int rank = 0; rank < window->size; rank++) {
-        struct fr_rma_part *part = &window->parts[rank];
-        part->base = adverts[rank].base;
-        part->bytes = adverts[rank].bytes;
-        part->unit = adverts[rank].unit;
-        part->handle = adverts[rank].handle;
-        if (part->bytes == 0 || part->address)
-            continue;
-        if (part->handle.bytes != 0)
-            found = map(part, user);
-        else
-            found = reach_host(part, fr_job_process_of(window->world[rank]), rank == window->rank)
-                        ? NONE
-                        : NOT_MAPPED;
-        worst = found > worst ? found : worst;
+        if (reach(window, rank, &adverts[rank], own, user))
+            worst = LACKS_DESCRIPTOR;
     }
     return worst;
 }
 
-static enum obstacle attach(struct fr_rma_window *window, const struct advert *adverts,
-                            const struct fr_device_range *own)
+static bool reaches_all(const struct fr_rma_window *window)
 {
-    window->words.secret = adverts[0].secret;
+    bool all = !window->spans_hosts;
+    for (int rank = 0; rank < window->size; rank++)
+        all = all && window->parts[rank].is_mapped;
+    return all;
+}
+
+// From here on messages of other ranks may come.
+static enum obstacle attach(struct fr_rma_window *window, const struct advert *adverts,
+                            const struct fr_device_range *range, struct advert *own)
+{
+    window->name = adverts[0].name;
+    window->words.secret = adverts[find_leader(window)].secret;
     if (!window->words.header && fr_rma_words_open(&window->words, false) != FR_OK)
         return NO_WORDS;
-    return map_all(window, adverts, own);
+    if (own->mute == NONE && !window->is_far)
+        fr_rma_far_enter(window);
+    enum obstacle found = reach_all(window, adverts, range);
+    own->needs_messages = !reaches_all(window);
+    return found;
 }
 
 // Sends the descriptor of this rank's memory to those that lack one. They have lost it where a
 // mapping of the memory had to make room for others.
-static enum obstacle send_again(struct fr_rma_window *window, const struct advert *own,
-                                const struct advert *adverts)
+static void send_again(struct fr_rma_window *window, const struct advert *own,
+                       const struct advert *adverts)
 {
-    enum fr_status sent = FR_OK;
-    for (int rank = 0; rank < window->size && own->handle.bytes != 0 && sent == FR_OK; rank++) {
-        if (adverts[rank].obstacle == LACKS_DESCRIPTOR && fr_ipc_needs_descriptor(&own->handle))
-            sent = fr_ipc_send_descriptor(&own->handle, fr_job_process_of(window->world[rank]), 1,
-                                          true);
+    for (int rank = 0; rank < window->size && own->handle.bytes != 0; rank++) {
+        if (adverts[rank].obstacle == LACKS_DESCRIPTOR && !window->parts[rank].is_far &&
+            fr_ipc_needs_descriptor(&own->handle))
+            (void)!fr_ipc_send_descriptor(&own->handle, fr_job_process_of(window->world[rank]), 1,
+                                          true); // without it they send messages
     }
-    return sent == FR_OK ? NONE : NOT_EXPORTED;
+}
+
+// Finds whether ranks have to send messages, and which one cannot.
+static const struct advert *judge_messages(struct fr_rma_window *window,
+                                           const struct advert *adverts)
+{
+    const struct advert *mute = adverts;
+    bool needed = false;
+    for (int rank = 0; rank < window->size; rank++) {
+        needed = needed || adverts[rank].needs_messages;
+        mute = adverts[rank].mute > mute->mute ? &adverts[rank] : mute;
+    }
+    if (!needed)
+        fr_rma_far_leave(window);
+    if (needed && mute->mute == NONE && window->has_threads) {
+        window->has_thread = fr_rma_thread_start();
+        if (!window->has_thread)
+            fr_error("no thread could be started for the messages of a window");
+    }
+    return needed && mute->mute != NONE ? mute : NULL;
 }
 
 static enum fr_rma_outcome refuse(const struct fr_rma_offer *offer, int rank, unsigned obstacle)
@@ -267,22 +344,23 @@ static enum fr_rma_outcome make(const struct fr_rma_offer *offer,
     own.obstacle = first;
     const struct advert *worst = exchange(offer, &own, adverts);
     if (worst && worst->obstacle == NONE) {
-        own.obstacle = attach(window, adverts, range);
+        own.obstacle = attach(window, adverts, range, &own);
         worst = exchange(offer, &own, adverts);
     }
     if (worst && worst->obstacle == LACKS_DESCRIPTOR) {
-        own.obstacle = send_again(window, &own, adverts);
-        worst = exchange(offer, &own, adverts);
-        if (worst && worst->obstacle == NONE) {
-            own.obstacle = attach(window, adverts, range);
-            worst = exchange(offer, &own, adverts);
-        }
+        send_again(window, &own, adverts);
+        own.obstacle = NONE;
+        worst = exchange(offer, &own, adverts); // all have sent
+        (void)attach(window, adverts, range, &own);
+        worst = worst ? exchange(offer, &own, adverts) : NULL;
     }
     fr_rma_words_seal(&window->words);
     if (!worst)
         return FR_RMA_FAILED;
-    return worst->obstacle == NONE ? FR_RMA_SERVED
-                                   : refuse(offer, (int)(worst - adverts), worst->obstacle);
+    if (worst->obstacle != NONE)
+        return refuse(offer, (int)(worst - adverts), worst->obstacle);
+    const struct advert *mute = judge_messages(window, adverts);
+    return mute ? refuse(offer, (int)(mute - adverts), mute->mute) : FR_RMA_SERVED;
 }
 
 enum fr_rma_outcome fr_rma_window_agree(const struct fr_rma_offer *offer,
@@ -331,46 +409,20 @@ void *fr_rma_window_host_memory(struct fr_rma_window *window)
     return window->host_memory;
 }
 
+bool fr_rma_window_has_messages(const struct fr_rma_window *window)
+{
+    return window->is_far;
+}
+
+bool fr_rma_needs_calls(void)
+{
+    const struct fr_rma_window *window = fr_rma_far_any() ? fr_rma_far_after(NULL) : NULL;
+    return window && !window->has_threads;
+}
+
 int fr_rma_window_size(const struct fr_rma_window *window)
 {
     return window->size;
-}
-
-// Handles are small numbers or addresses, so their low bits are spread.
-static size_t place_of(fr_word win)
-{
-    return (size_t)((uint64_t)win * UINT64_C(0x9e3779b97f4a7c15) >> (64 - PLACE_BITS));
-}
-
-void fr_rma_window_bind(struct fr_rma_window *window, fr_word win)
-{
-    window->win = win;
-    fr_core_lock(&table_lock);
-    window->next = table[place_of(win)];
-    table[place_of(win)] = window;
-    fr_core_unlock(&table_lock);
-    atomic_fetch_add(&fr_rma_window_count, 1);
-}
-
-void fr_rma_window_unbind(struct fr_rma_window *window)
-{
-    fr_core_lock(&table_lock);
-    struct fr_rma_window **at = &table[place_of(window->win)];
-    while (*at != window)
-        at = &(*at)->next;
-    *at = window->next;
-    fr_core_unlock(&table_lock);
-    atomic_fetch_sub(&fr_rma_window_count, 1);
-}
-
-struct fr_rma_window *fr_rma_window_find(fr_word win)
-{
-    fr_core_lock(&table_lock);
-    struct fr_rma_window *window = table[place_of(win)];
-    while (window && window->win != win)
-        window = window->next;
-    fr_core_unlock(&table_lock);
-    return window;
 }
 
 bool fr_rma_window_attribute(struct fr_rma_window *window, int keyval, void **value)
@@ -404,7 +456,12 @@ enum fr_status fr_rma_window_close(struct fr_rma_window *window, enum fr_status 
     if (has_epoch(window))
         return FR_ERR_EPOCH;
     *flushed = fr_rma_flush(window);
-    return fr_rma_words_meet(&window->words);
+    enum fr_status status = fr_rma_meet_all(window);
+    struct fr_rma_wait wait =
+        fr_rma_wait_begin(&window->words, "messages about a window to leave", -1);
+    while (status == FR_OK && window->is_far && fr_rma_messages_under_way())
+        status = fr_rma_wait_step(&wait);
+    return status;
 }
 
 void fr_rma_window_free(struct fr_rma_window *window)

@@ -8,6 +8,8 @@
 #include "fabrail/job.h"
 #include "fabrail/rndv/wait.h"
 
+#include <stdio.h>
+
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2, "between processes");
 
 struct fr_rma_header {
@@ -80,10 +82,12 @@ void fr_rma_words_close(struct fr_rma_words *words)
     words->header = NULL;
 }
 
-struct fr_rma_wait fr_rma_wait_begin(const struct fr_rma_words *words, const char *what)
+struct fr_rma_wait fr_rma_wait_begin(const struct fr_rma_words *words, const char *what, int rank)
 {
-    return (struct fr_rma_wait){
-        .words = words, .what = what, .wait = {.spins = FR_WAIT_SPINS, .pauses = true}};
+    return (struct fr_rma_wait){.words = words,
+                                .what = what,
+                                .rank = rank,
+                                .wait = {.spins = FR_WAIT_SPINS, .pauses = true}};
 }
 
 // Returns whether all ranks of the window are alive, as far as is known.
@@ -107,15 +111,23 @@ enum fr_status fr_rma_wait_step(struct fr_rma_wait *wait)
     if (waited_ns - wait->looked_ns < FR_SECOND_NS)
         return FR_OK;
     wait->looked_ns = waited_ns;
-    return are_alive(wait->words) && fr_rndv_wait_judge(&wait->wait, NULL, wait->what) ? FR_OK
-                                                                                       : FR_ERR_MPI;
+    char whom[96];
+    if (wait->rank < 0)
+        snprintf(whom, sizeof(whom), "%s", wait->what);
+    else
+        snprintf(whom, sizeof(whom), "%s %d (rank %d of the job)", wait->what, wait->rank,
+                 wait->words->world[wait->rank]);
+    return are_alive(wait->words) &&
+                   (wait->is_endless || fr_rndv_wait_judge(&wait->wait, NULL, whom))
+               ? FR_OK
+               : FR_ERR_MPI;
 }
 
 enum fr_status fr_rma_words_meet(struct fr_rma_words *words)
 {
     _Atomic uint64_t *arrived = &words->header->arrived;
     uint64_t all = ++words->meetings * (uint64_t)words->size;
-    struct fr_rma_wait wait = fr_rma_wait_begin(words, "all ranks of a window");
+    struct fr_rma_wait wait = fr_rma_wait_begin(words, "all ranks of a window", -1);
     enum fr_status status = FR_OK;
     atomic_fetch_add_explicit(arrived, 1, memory_order_acq_rel);
     while (status == FR_OK && atomic_load_explicit(arrived, memory_order_acquire) < all)
@@ -134,32 +146,47 @@ static bool can_come(const struct fr_rma_line *line, int target)
     return by == 0;
 }
 
-static void give_up(const struct fr_rma_words *words, struct fr_rma_line *line, int target)
+void fr_rma_words_give_up(struct fr_rma_words *words, int target, int rank)
 {
+    struct fr_rma_line *line = line_of(words, target);
     uint32_t none = 0;
     uint32_t holder = atomic_load_explicit(&line->holder, memory_order_relaxed);
-    if (atomic_compare_exchange_strong(&line->broken, &none, (uint32_t)words->rank + 1) &&
-        holder != 0)
+    if (atomic_compare_exchange_strong(&line->broken, &none, (uint32_t)rank + 1) && holder != 0)
         fr_error("rank %u of a window was the last to get the lock of rank %d", holder - 1, target);
+}
+
+uint32_t fr_rma_words_draw(struct fr_rma_words *words, int target)
+{
+    return atomic_fetch_add_explicit(&line_of(words, target)->next, 1, memory_order_acq_rel);
+}
+
+enum fr_status fr_rma_words_look(struct fr_rma_words *words, int target, uint32_t ticket,
+                                 bool exclusive, int rank)
+{
+    struct fr_rma_line *line = line_of(words, target);
+    _Atomic uint32_t *turn = exclusive ? &line->write : &line->read;
+    if (atomic_load_explicit(turn, memory_order_acquire) != ticket)
+        return can_come(line, target) ? FR_ERR_NOT_FOUND : FR_ERR_MPI;
+    atomic_store_explicit(&line->holder, (uint32_t)rank + 1, memory_order_relaxed);
+    if (!exclusive)
+        atomic_store_explicit(&line->read, ticket + 1, memory_order_release);
+    return FR_OK;
 }
 
 enum fr_status fr_rma_words_lock(struct fr_rma_words *words, int target, bool exclusive)
 {
-    struct fr_rma_line *line = line_of(words, target);
-    _Atomic uint32_t *turn = exclusive ? &line->write : &line->read;
-    struct fr_rma_wait wait = fr_rma_wait_begin(words, "the lock of a window");
-    enum fr_status status = FR_OK;
-    uint32_t ticket = atomic_fetch_add_explicit(&line->next, 1, memory_order_acq_rel);
-    while (status == FR_OK && atomic_load_explicit(turn, memory_order_acquire) != ticket)
-        status = can_come(line, target) ? fr_rma_wait_step(&wait) : FR_ERR_MPI;
-    if (status != FR_OK) {
-        give_up(words, line, target);
-        return status;
+    struct fr_rma_wait wait = fr_rma_wait_begin(words, "the lock of a window's rank", target);
+    uint32_t ticket = fr_rma_words_draw(words, target);
+    enum fr_status status = FR_OK, found = FR_ERR_NOT_FOUND;
+    while (status == FR_OK && found == FR_ERR_NOT_FOUND) {
+        found = fr_rma_words_look(words, target, ticket, exclusive, words->rank);
+        if (found == FR_ERR_NOT_FOUND)
+            status = fr_rma_wait_step(&wait);
     }
-    atomic_store_explicit(&line->holder, (uint32_t)words->rank + 1, memory_order_relaxed);
-    if (!exclusive)
-        atomic_store_explicit(&line->read, ticket + 1, memory_order_release);
-    return FR_OK;
+    status = status == FR_OK ? found : status;
+    if (status != FR_OK)
+        fr_rma_words_give_up(words, target, words->rank);
+    return status;
 }
 
 void fr_rma_words_unlock(struct fr_rma_words *words, int target, bool exclusive)
@@ -170,18 +197,20 @@ void fr_rma_words_unlock(struct fr_rma_words *words, int target, bool exclusive)
     atomic_fetch_add_explicit(&line->write, 1, memory_order_acq_rel);
 }
 
+bool fr_rma_words_update_try(struct fr_rma_words *words, int target)
+{
+    uint32_t none = 0;
+    return atomic_compare_exchange_strong_explicit(&line_of(words, target)->updater, &none,
+                                                   (uint32_t)words->rank + 1, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
 enum fr_status fr_rma_words_update_begin(struct fr_rma_words *words, int target)
 {
-    _Atomic uint32_t *updater = &line_of(words, target)->updater;
-    struct fr_rma_wait wait = fr_rma_wait_begin(words, "an update of a window");
+    struct fr_rma_wait wait = fr_rma_wait_begin(words, "an update of a window's rank", target);
     enum fr_status status = FR_OK;
-    uint32_t none = 0;
-    while (status == FR_OK &&
-           !atomic_compare_exchange_weak_explicit(updater, &none, (uint32_t)words->rank + 1,
-                                                  memory_order_acquire, memory_order_relaxed)) {
-        none = 0;
+    while (status == FR_OK && !fr_rma_words_update_try(words, target))
         status = fr_rma_wait_step(&wait);
-    }
     return status;
 }
 
@@ -198,6 +227,12 @@ void fr_rma_words_post(struct fr_rma_words *words, int to)
 void fr_rma_words_complete(struct fr_rma_words *words, int to)
 {
     atomic_fetch_add_explicit(&cell_of(words, to, words->rank)->completes, 1, memory_order_release);
+}
+
+void fr_rma_words_told(struct fr_rma_words *words, int from, bool posted)
+{
+    struct cell *cell = cell_of(words, words->rank, from);
+    atomic_fetch_add_explicit(posted ? &cell->posts : &cell->completes, 1, memory_order_release);
 }
 
 uint32_t fr_rma_words_posts_of(const struct fr_rma_words *words, int from)

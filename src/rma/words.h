@@ -32,10 +32,12 @@ void fr_rma_words_close(struct fr_rma_words *words);
 struct fr_rma_wait {
     const struct fr_rma_words *words;
     const char *what; // that is waited for, for the log
+    int rank;         // of the window, that it is waited for; -1: none alone
+    bool is_endless;  // a call of MPI's own would wait as long
     struct fr_wait wait;
     int64_t looked_ns;
 };
-struct fr_rma_wait fr_rma_wait_begin(const struct fr_rma_words *words, const char *what);
+struct fr_rma_wait fr_rma_wait_begin(const struct fr_rma_words *words, const char *what, int rank);
 
 // Takes a step of a wait, and makes progress. Returns FR_ERR_MPI, after an error is logged, when a
 // rank is gone or FABRAIL_TIMEOUT has passed.
@@ -50,13 +52,25 @@ FR_MUST_CHECK enum fr_status fr_rma_words_lock(struct fr_rma_words *words, int t
                                                bool exclusive);
 void fr_rma_words_unlock(struct fr_rma_words *words, int target, bool exclusive);
 
-// Begin and end an update of a rank's memory, of which there is one at a time.
+// The same for a rank that waits elsewhere. Draws a ticket. Looks whether its turn has come, which
+// gives the lock to `rank`: FR_ERR_NOT_FOUND means not yet, FR_ERR_MPI never. Gives a ticket up.
+uint32_t fr_rma_words_draw(struct fr_rma_words *words, int target);
+FR_MUST_CHECK enum fr_status fr_rma_words_look(struct fr_rma_words *words, int target,
+                                               uint32_t ticket, bool exclusive, int rank);
+void fr_rma_words_give_up(struct fr_rma_words *words, int target, int rank);
+
+// Begin and end an update of a rank's memory, of which there is one at a time. The second form
+// waits for nobody, and returns whether the update has begun.
 FR_MUST_CHECK enum fr_status fr_rma_words_update_begin(struct fr_rma_words *words, int target);
+bool fr_rma_words_update_try(struct fr_rma_words *words, int target);
 void fr_rma_words_update_end(struct fr_rma_words *words, int target);
 
 // Tell a rank that this one has posted its memory for it, or has completed its accesses there.
 void fr_rma_words_post(struct fr_rma_words *words, int to);
 void fr_rma_words_complete(struct fr_rma_words *words, int to);
+
+// Notes that a rank of another host has told this one so.
+void fr_rma_words_told(struct fr_rma_words *words, int from, bool posted);
 
 // Return how many times a rank has told this one so.
 uint32_t fr_rma_words_posts_of(const struct fr_rma_words *words, int from);

@@ -72,6 +72,13 @@ static void handle(const struct fr_job_control_message *message, const struct fr
     }
 }
 
+static _Atomic(void (*)(void)) also;
+
+void fr_rndv_progress_also(void (*progress)(void))
+{
+    atomic_store(&also, progress);
+}
+
 // One thread at a time reads messages, so that they stay in order.
 void fr_rndv_progress(const struct fr_device_range *user)
 {
@@ -94,4 +101,7 @@ void fr_rndv_progress(const struct fr_device_range *user)
     fr_rndv_rails_poll();
     fr_rndv_hmem_poll();
     fr_rndv_detached_look_after();
+    void (*progress)(void) = atomic_load_explicit(&also, memory_order_acquire);
+    if (progress)
+        progress();
 }

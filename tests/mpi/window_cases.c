@@ -8,6 +8,10 @@
 // allocate  MPI_Win_allocate where not all ranks are on one host
 // bad       a rank gives a unit that is none, and all are refused
 // lock      a rank gives up its wait for a lock, and so do those after it
+// waits     a target is in a call that waits for its origins
+// part      a window of some ranks, while all meet
+// threads   a target computes, and another of its threads waits
+// manual    a rank with several threads lets none make progress
 #include "../programs/memory.h"
 
 #include <dlfcn.h>
@@ -101,9 +105,9 @@ static void allocate(void)
     if (code != MPI_SUCCESS)
         return;
     const struct memory memory = {
-        .address = (unsigned char *)base, .bytes = 400, .kind = MEMORY_HOST};
-    check(memory_cpu_reaches(&memory), "MPI_Win_allocate gave device memory");
-    base[3] = 7; // a trap in device memory
+        .address = (unsigned char *)base, .bytes = 400, .kind = MEMORY_DEVICE};
+    check(!memory_cpu_reaches(&memory), "MPI_Win_allocate gave host memory");
+    put_and_look(win, &memory, 7);
     MPI_Win_free(&win);
 }
 
@@ -145,15 +149,159 @@ static void lock(void)
     memory_free(&memory);
 }
 
+enum { WAYS = 9 };
+
+// Has rank 0 wait for the others in a call of MPI, in many ways.
+static void meet(int way, MPI_Comm comm)
+{
+    int one = rank, all[64] = {0}, last = size - 1;
+    MPI_Request request;
+    MPI_Comm made;
+    switch (way) {
+    case 0:
+        MPI_Barrier(comm);
+        break;
+    case 1:
+        MPI_Bcast(&one, 1, MPI_INT, last, comm);
+        break;
+    case 2:
+        MPI_Allreduce(&rank, &one, 1, MPI_INT, MPI_MAX, comm);
+        break;
+    case 3:
+        MPI_Comm_dup(comm, &made);
+        MPI_Comm_free(&made);
+        break;
+    case 4:
+        if (rank == last)
+            MPI_Send(&one, 1, MPI_INT, 0, 5, comm);
+        if (rank == 0)
+            MPI_Recv(&one, 1, MPI_INT, last, 5, comm, MPI_STATUS_IGNORE);
+        break;
+    case 5:
+        if (rank == 0 || rank == last)
+            MPI_Sendrecv_replace(&one, 1, MPI_INT, last - rank, 6, last - rank, 6, comm,
+                                 MPI_STATUS_IGNORE);
+        check(rank != 0 || one == last, "MPI_Sendrecv_replace has received");
+        break;
+    case 6:
+        MPI_Iallgather(&one, 1, MPI_INT, all, 1, MPI_INT, comm, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        break;
+    case 7:
+        MPI_Ibarrier(comm, &request);
+        for (int done = 0; !done;)
+            MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+        break;
+    default:
+        MPI_Ssend(&one, 1, MPI_INT, (rank + 1) % size == 0 ? MPI_PROC_NULL : rank + 1, 7, comm);
+        MPI_Recv(&one, 1, MPI_INT, rank == 0 ? MPI_PROC_NULL : rank - 1, 7, comm,
+                 MPI_STATUS_IGNORE);
+        break;
+    }
+}
+
+// Increments a counter of rank 0 by all others, each of which meets rank 0 after that.
+static void increment(MPI_Win win, int first_done)
+{
+    int one = 1, seen = 0, old = 0;
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+    MPI_Get(&seen, 1, MPI_INT, 0, 0, 1, MPI_INT, win);
+    MPI_Win_flush(0, win);
+    seen++;
+    MPI_Put(&seen, 1, MPI_INT, 0, 0, 1, MPI_INT, win);
+    MPI_Fetch_and_op(&one, &old, MPI_INT, 0, 1, MPI_SUM, win);
+    MPI_Win_unlock(0, win);
+    check(old == seen - 1 && old >= first_done, "MPI_Fetch_and_op under a lock");
+}
+
+static void meet_in_each_way(MPI_Win win, const struct memory *memory, int origins)
+{
+    int found[2];
+    for (int way = 0; way < WAYS; way++) {
+        if (rank > 0 && rank <= origins)
+            increment(win, way * origins);
+        meet(way, MPI_COMM_WORLD);
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank != 0)
+            continue;
+        memory_read(memory, 0, found, sizeof(found));
+        check(found[0] == (way + 1) * origins && found[1] == found[0], "the counters");
+    }
+}
+
+static void waits(void)
+{
+    int zeros[2] = {0};
+    MPI_Win win;
+    memory_start(rank);
+    struct memory memory = memory_new(MEMORY_DEVICE, sizeof(zeros));
+    memory_write(&memory, 0, zeros, sizeof(zeros));
+    make(&memory, sizeof(zeros), sizeof(int), &win, 1);
+    meet_in_each_way(win, &memory, size - 1);
+    MPI_Win_free(&win);
+    memory_free(&memory);
+}
+
+static void part(void)
+{
+    int zeros[2] = {0};
+    MPI_Win win = MPI_WIN_NULL;
+    MPI_Comm some;
+    memory_start(rank);
+    struct memory memory = memory_new(MEMORY_DEVICE, sizeof(zeros));
+    memory_write(&memory, 0, zeros, sizeof(zeros));
+    MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, 0, &some);
+    if (rank < 2)
+        MPI_Win_create(memory.address, sizeof(zeros), sizeof(int), MPI_INFO_NULL, some, &win);
+    meet_in_each_way(win, &memory, 1);
+    if (rank < 2) {
+        MPI_Win_free(&win);
+        MPI_Comm_free(&some);
+    }
+    memory_free(&memory);
+}
+
+static void threads(void)
+{
+    int found[2] = {0}, level;
+    MPI_Win win;
+    MPI_Query_thread(&level);
+    memory_start(rank);
+    struct memory memory = memory_new(MEMORY_DEVICE, sizeof(found));
+    memory_write(&memory, 0, found, sizeof(found));
+    make(&memory, sizeof(found), sizeof(int), &win, 1);
+    if (rank != 0)
+        increment(win, 0);
+    while (rank == 0 && found[1] != size - 1 && level == MPI_THREAD_MULTIPLE)
+        memory_read(&memory, 0, found, sizeof(found));
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_free(&win);
+    memory_free(&memory);
+}
+
+static void manual(void)
+{
+    enum { BYTES = 4096 };
+    MPI_Win win;
+    memory_start(rank);
+    struct memory memory = memory_new(MEMORY_DEVICE, BYTES);
+    make(&memory, BYTES, 1, &win, 0);
+    memory_free(&memory);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = {
-    {"idle", idle}, {"evicted", evicted}, {"allocate", allocate}, {"bad", bad}, {"lock", lock}};
+} cases[] = {{"idle", idle}, {"evicted", evicted}, {"allocate", allocate},
+             {"bad", bad},   {"lock", lock},       {"waits", waits},
+             {"part", part}, {"threads", threads}, {"manual", manual}};
 
 int main(int argc, char **argv)
 {
-    MPI_Init(&argc, &argv);
+    int level = argc > 1 && (strcmp(argv[1], "threads") == 0 || strcmp(argv[1], "manual") == 0)
+                    ? MPI_THREAD_MULTIPLE
+                    : MPI_THREAD_SINGLE;
+    MPI_Init_thread(&argc, &argv, level, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

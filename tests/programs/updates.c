@@ -320,6 +320,7 @@ static void step_tickets(struct run *run, size_t bytes)
         for (int i = 0; i < COUNTS; i++) {
             MPI_Fetch_and_op(c.operands->data, c.result->data, MPI_LONG, i % run->size, 1, MPI_SUM,
                              c.win);
+            MPI_Win_flush(i % run->size, c.win);
             MPI_Fetch_and_op(c.operands->data, c.result->data, MPI_LONG, 0, 0, MPI_SUM, c.win);
             MPI_Win_flush(0, c.win);
             drawn += read_long(c.result, 0);

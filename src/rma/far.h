@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ranks of a window that an origin reaches by messages alone: on another host, so that words are
+// not shared, or with memory that is not mapped here.
+#ifndef FR_RMA_FAR_H
+#define FR_RMA_FAR_H
+
+#include "rma/message.h"
+#include "rma/rma_int.h"
+
+// ---- windows whose ranks exchange messages
+
+// Enters a window among those for which messages come, and takes it away.
+void fr_rma_far_enter(struct fr_rma_window *window);
+void fr_rma_far_leave(struct fr_rma_window *window);
+
+// Returns the window after one, or the first of all; NULL for none.
+struct fr_rma_window *fr_rma_far_after(const struct fr_rma_window *window);
+
+// ---- origin
+
+// Begin what their names say at a target, by messages. Views are measured and have one block.
+FR_MUST_CHECK enum fr_status fr_rma_far_move(struct fr_rma_window *window, int rank,
+                                             const struct fr_rma_target *target,
+                                             const struct fr_staging_view *own, bool puts);
+FR_MUST_CHECK enum fr_status fr_rma_far_update(struct fr_rma_window *window, int rank,
+                                               const struct fr_rma_target *target,
+                                               const struct fr_rma_update *update);
+
+// Tells a rank of an epoch. Waits for nobody; fr_rma_far_flush waits for the answer.
+FR_MUST_CHECK enum fr_status fr_rma_far_tell(struct fr_rma_window *window, int rank,
+                                             enum fr_rma_kind kind, unsigned extra);
+
+// Waits until a rank has given its lock to this one.
+FR_MUST_CHECK enum fr_status fr_rma_far_lock(struct fr_rma_window *window, int rank,
+                                             bool exclusive);
+
+// Waits until all requests have been answered. Returns the first failure since the last time.
+FR_MUST_CHECK enum fr_status fr_rma_far_flush(struct fr_rma_window *window);
+
+// Forgets requests that have no answer.
+void fr_rma_far_forget(struct fr_rma_window *window);
+
+// Takes the answer to a request of this process.
+void fr_rma_far_take_answer(struct fr_rma_window *window, const struct fr_rma_message *answer);
+
+// ---- target
+
+// Acts on a message. Returns false if it has to be tried again later.
+bool fr_rma_act(struct fr_rma_message *message);
+
+// Gives locks to other ranks whose turn has come.
+void fr_rma_grant_locks(void);
+
+void fr_rma_waiters_free(struct fr_rma_window *window);
+
+// ---- elements and operations of updates, as all processes know them
+
+// Returns the number of a predefined datatype or operation. Others, which only copying updates
+// have, get one of their own.
+uint32_t fr_rma_element_index(fr_word type);
+uint32_t fr_rma_operation_index(fr_word operation);
+
+// Finds the handle of a number. Returns false where there is none.
+bool fr_rma_element_from(uint32_t index, fr_word *type);
+bool fr_rma_operation_from(uint32_t index, fr_word *operation);
+
+// ---- meetings
+
+// Waits until some ranks of a window have come to the same meeting, which `name` tells from others.
+// `own` is this rank's place among them. Without `ranks` they are the first `count`.
+FR_MUST_CHECK enum fr_status fr_rma_meet(struct fr_rma_window *window, uint64_t name,
+                                         const int *ranks, int count, int own);
+
+// Waits until all ranks of a window have come here.
+FR_MUST_CHECK enum fr_status fr_rma_meet_all(struct fr_rma_window *window);
+
+// Notes that another rank has come.
+void fr_rma_meet_note(struct fr_rma_window *window, const struct fr_rma_head *head);
+void fr_rma_meetings_free(struct fr_rma_window *window);
+
+#endif

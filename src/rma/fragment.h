@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Fragments of an access. A fragment is a part of its packed data, and has runs of bytes at the
+// target.
+#ifndef FR_RMA_FRAGMENT_H
+#define FR_RMA_FRAGMENT_H
+
+#include "rma/message.h"
+#include "rma/rma_int.h"
+
+enum { FR_RMA_MOST_RUNS = 1024 };
+
+struct fr_rma_fragment {
+    size_t first, last; // in bytes of the packed data
+    struct fr_rma_run runs[FR_RMA_MOST_RUNS];
+    uint32_t count;
+    // Of the elements that are being visited: where the first is, and where it is packed.
+    ptrdiff_t offset;
+    size_t packed;
+};
+
+// Finds the runs of bytes [first, last) of an access. Returns FR_ERR_LIMIT if there are too many.
+FR_MUST_CHECK enum fr_status fr_rma_fragment_find(const struct fr_rma_target *target,
+                                                  struct fr_rma_fragment *fragment);
+
+#endif

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages between the ranks of a window: how they travel, and who takes them.
+#include "config.h"
+
+#include "rma/far.h"
+
+#include "fabrail/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SMALL_BYTES = 4096, // of messages that need no workspace
+    AT_ONCE = 16,       // messages of a tag that are being received
+    MOST_ANSWERS = 32,  // of this process under way, while it takes further requests
+    STATUS_BYTES = 64,  // the largest status of all families has 32
+};
+
+static struct fr_lock lock = FR_LOCK_INIT;
+static struct fr_rma_message *sent FR_GUARDED_BY(lock);
+static _Atomic size_t sent_count, answer_count; // answers are counted in both
+static _Atomic uint64_t taken;
+static _Atomic bool busy; // a thread makes progress
+
+// Messages of one tag that are being received, or wait for their turn; the oldest first. Used by
+// the thread that makes progress.
+struct inbox {
+    int tag;
+    size_t count;
+    struct fr_rma_message *messages[AT_ONCE];
+};
+
+struct fr_rma_message *fr_rma_message_new(size_t bytes)
+{
+    bool is_small = bytes <= SMALL_BYTES;
+    size_t own = (sizeof(struct fr_rma_message) + 15) / 16 * 16;
+    struct fr_rma_message *message = calloc(1, own + (is_small ? bytes : 0));
+    if (!message)
+        return NULL;
+    if (!is_small && fr_staging_borrow(bytes, &message->lease) != FR_OK) {
+        free(message);
+        return NULL;
+    }
+    message->bytes = bytes;
+    message->head = is_small ? (void *)((char *)message + own) : message->lease.address;
+    *message->head = (struct fr_rma_head){.kind = 0};
+    return message;
+}
+
+void fr_rma_message_free(struct fr_rma_message *message)
+{
+    if (message)
+        fr_staging_return(&message->lease);
+    free(message);
+}
+
+enum fr_status fr_rma_message_send(struct fr_rma_message *message, int world)
+{
+    bool answers = message->head->kind == FR_RMA_ANSWER;
+    int tag = answers ? FR_JOB_ANSWER_TAG : FR_JOB_WINDOW_TAG;
+    if (FR_MPI(Isend, FR_PTR(message->head), message->bytes, fr_abi_mpi.BYTE, (fr_word)world,
+               (fr_word)tag, fr_job_comm(), FR_PTR(message->request)) != fr_abi_mpi.SUCCESS) {
+        fr_error("a message about a window cannot be sent to rank %d of the world", world);
+        fr_rma_message_free(message);
+        return FR_ERR_MPI;
+    }
+    atomic_fetch_add(&sent_count, 1);
+    atomic_fetch_add(&answer_count, answers);
+    fr_core_lock(&lock);
+    message->next = sent;
+    sent = message;
+    fr_core_unlock(&lock);
+    return FR_OK;
+}
+
+bool fr_rma_messages_under_way(void)
+{
+    return atomic_load(&sent_count) != 0;
+}
+
+uint64_t fr_rma_messages_taken(void)
+{
+    return atomic_load_explicit(&taken, memory_order_relaxed);
+}
+
+// Returns whether the request of a message is complete, or will never be.
+static bool is_complete(struct fr_rma_message *message)
+{
+    int done = 0;
+    return FR_MPI(Test, FR_PTR(message->request), FR_PTR(&done), fr_abi_mpi.STATUS_IGNORE) !=
+               fr_abi_mpi.SUCCESS ||
+           done;
+}
+
+static void free_sent(void)
+{
+    fr_core_lock(&lock);
+    struct fr_rma_message *all = sent, *kept = NULL, **end = &kept;
+    sent = NULL;
+    fr_core_unlock(&lock);
+    while (all) {
+        struct fr_rma_message *message = all;
+        all = message->next;
+        if (is_complete(message)) {
+            atomic_fetch_sub(&answer_count, message->head->kind == FR_RMA_ANSWER);
+            atomic_fetch_sub(&sent_count, 1);
+            fr_rma_message_free(message);
+        } else {
+            *end = message;
+            end = &message->next;
+        }
+    }
+    fr_core_lock(&lock);
+    *end = sent;
+    sent = kept;
+    fr_core_unlock(&lock);
+}
+
+// Begins to receive the next message of a tag. Returns NULL if there is none.
+static struct fr_rma_message *begin_next(int tag)
+{
+    _Alignas(16) char status[STATUS_BYTES];
+    _Alignas(8) char matched[8];
+    int flag = 0, bytes = 0;
+    if (FR_MPI(Improbe, (fr_word)fr_abi_mpi.ANY_SOURCE, (fr_word)tag, fr_job_comm(), FR_PTR(&flag),
+               FR_PTR(matched), FR_PTR(status)) != fr_abi_mpi.SUCCESS ||
+        !flag)
+        return NULL;
+    FR_MPI(Get_count, FR_PTR(status), fr_abi_mpi.BYTE, FR_PTR(&bytes));
+    size_t room =
+        (size_t)bytes < sizeof(struct fr_rma_head) ? sizeof(struct fr_rma_head) : (size_t)bytes;
+    struct fr_rma_message *message = fr_rma_message_new(room);
+    if (!message) {
+        fr_error("out of memory for a message about a window");
+        return NULL;
+    }
+    message->from = *(const int *)(void *)(status + fr_abi_mpi.status_source_offset);
+    message->bytes = (size_t)bytes;
+    if (FR_MPI(Imrecv, FR_PTR(message->head), (fr_word)bytes, fr_abi_mpi.BYTE, FR_PTR(matched),
+               FR_PTR(message->request)) == fr_abi_mpi.SUCCESS)
+        return message;
+    fr_rma_message_free(message);
+    return NULL;
+}
+
+// Whether an earlier message of the same rank is still there.
+static bool has_to_wait(const struct inbox *inbox, size_t place)
+{
+    for (size_t i = 0; i < place; i++) {
+        if (inbox->messages[i]->from == inbox->messages[place]->from)
+            return true;
+    }
+    return false;
+}
+
+// Receives and acts on messages, those of one rank in their order.
+static void take(struct inbox *inbox)
+{
+    struct fr_rma_message *next;
+    while (inbox->count < AT_ONCE && (next = begin_next(inbox->tag)))
+        inbox->messages[inbox->count++] = next;
+    for (size_t i = 0; i < inbox->count;) {
+        struct fr_rma_message *message = inbox->messages[i];
+        message->come = message->come || is_complete(message);
+        if (!message->come || has_to_wait(inbox, i) || !fr_rma_act(message)) {
+            i++;
+            continue;
+        }
+        fr_rma_message_free(message);
+        atomic_fetch_add_explicit(&taken, 1, memory_order_relaxed);
+        inbox->count--;
+        memmove(&inbox->messages[i], &inbox->messages[i + 1],
+                (inbox->count - i) * sizeof(inbox->messages[0]));
+    }
+}
+
+void fr_rma_progress(void)
+{
+    static struct inbox answers = {.tag = FR_JOB_ANSWER_TAG};
+    static struct inbox requests = {.tag = FR_JOB_WINDOW_TAG};
+    if ((!fr_rma_far_any() && !fr_rma_messages_under_way()) || fr_job_control_stays_here ||
+        atomic_exchange_explicit(&busy, true, memory_order_acquire))
+        return;
+    if (fr_rma_messages_under_way())
+        free_sent();
+    if (fr_rma_far_any()) {
+        take(&answers);
+        if (atomic_load(&answer_count) < MOST_ANSWERS)
+            take(&requests);
+        fr_rma_grant_locks();
+    }
+    atomic_store_explicit(&busy, false, memory_order_release);
+}
+
+void fr_rma_progress_leave(void)
+{
+    while (atomic_load_explicit(&busy, memory_order_acquire))
+        fr_wait_yield();
+}

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a target does for other ranks of its window, as their messages ask for it. Bytes of a
+// message are checked before use.
+#include "config.h"
+
+#include "rma/far.h"
+
+#include "fabrail/rndv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct fr_lock lock = FR_LOCK_INIT;
+static struct fr_rma_window *windows FR_GUARDED_BY(lock); // that messages come for
+_Atomic unsigned fr_rma_far_count;
+
+void fr_rma_far_enter(struct fr_rma_window *window)
+{
+    fr_core_lock(&lock);
+    window->next_far = windows;
+    windows = window;
+    fr_core_unlock(&lock);
+    window->is_far = true;
+    fr_rndv_progress_also(fr_rma_progress);
+    atomic_fetch_add(&fr_rma_far_count, 1);
+}
+
+void fr_rma_far_leave(struct fr_rma_window *window)
+{
+    if (!window->is_far)
+        return;
+    fr_core_lock(&lock);
+    struct fr_rma_window **at = &windows;
+    while (*at != window)
+        at = &(*at)->next_far;
+    *at = window->next_far;
+    fr_core_unlock(&lock);
+    window->is_far = false;
+    atomic_fetch_sub(&fr_rma_far_count, 1);
+    fr_rma_progress_leave();
+}
+
+struct fr_rma_window *fr_rma_far_after(const struct fr_rma_window *window)
+{
+    fr_core_lock(&lock);
+    struct fr_rma_window *next = window ? window->next_far : windows;
+    fr_core_unlock(&lock);
+    return next;
+}
+
+static struct fr_rma_window *find(uint64_t name)
+{
+    struct fr_rma_window *window = fr_rma_far_after(NULL);
+    while (window && window->name != name)
+        window = fr_rma_far_after(window);
+    return window;
+}
+
+static void answer(struct fr_rma_window *window, const struct fr_rma_head *request,
+                   struct fr_rma_message *with, enum fr_status status)
+{
+    struct fr_rma_message *message =
+        with && status == FR_OK ? with : fr_rma_message_new(sizeof(struct fr_rma_head));
+    if (with && message != with)
+        fr_rma_message_free(with);
+    if (!message) {
+        fr_error("out of memory for an answer to rank %d of a window", request->from);
+        return;
+    }
+    message->head->kind = FR_RMA_ANSWER;
+    message->head->window = window->name;
+    message->head->number = request->number;
+    message->head->from = window->rank;
+    message->head->status = status;
+    (void)!fr_rma_message_send(message, window->world[request->from]); // which logs a failure
+}
+
+// Returns whether all bytes of a run are in the window, and where the message says in packed data.
+static bool is_inside(const struct fr_rma_run *run, uint64_t memory_bytes, uint64_t packed_bytes)
+{
+    int64_t reach, last;
+    uint64_t at = (uint64_t)run->at + (uint64_t)run->step * (run->count - 1) + run->bytes;
+    if (run->count == 0 || at > packed_bytes ||
+        __builtin_mul_overflow(run->stride, (int64_t)(run->count - 1), &reach) ||
+        __builtin_add_overflow(run->offset, reach, &last))
+        return false;
+    int64_t low = last < run->offset ? last : run->offset;
+    int64_t high = last > run->offset ? last : run->offset;
+    return low >= 0 && !__builtin_add_overflow(high, (int64_t)run->bytes, &high) &&
+           (uint64_t)high <= memory_bytes;
+}
+
+static void copy_on_host(char *memory, char *packed, const struct fr_rma_run *run, bool from_memory)
+{
+    for (uint32_t i = 0; i < run->count; i++) {
+        char *there = memory + run->offset + (ptrdiff_t)i * run->stride;
+        char *here = packed + run->at + (size_t)i * run->step;
+        memcpy(from_memory ? here : there, from_memory ? there : here, run->bytes);
+    }
+}
+
+static void copy_by_device(struct fr_device_batch *batch, const struct fr_rma_part *part,
+                           char *packed, const struct fr_rma_run *run, bool from_memory)
+{
+    void *there = (void *)(part->address + (uintptr_t)run->offset), *here = packed + run->at;
+    struct fr_device_copy copy = {
+        .dst = from_memory ? here : there,
+        .src = from_memory ? there : here,
+        .bytes = run->bytes,
+        .n = {run->count, 1},
+        .dst_stride = {from_memory ? (ptrdiff_t)run->step : (ptrdiff_t)run->stride},
+        .src_stride = {from_memory ? (ptrdiff_t)run->stride : (ptrdiff_t)run->step},
+    };
+    fr_device_batch_copy(batch, &part->range, from_memory ? FR_TO_STAGE : FR_FROM_STAGE, &copy);
+}
+
+// Copies between this rank's memory and packed host memory, and waits.
+static enum fr_status copy_runs(struct fr_rma_window *window, const struct fr_rma_message *message,
+                                char *packed, bool from_memory)
+{
+    const struct fr_rma_part *part = fr_rma_own_part(window);
+    const struct fr_rma_run *runs = fr_rma_message_runs(message);
+    struct fr_device_batch batch;
+    for (uint32_t i = 0; i < message->head->runs; i++) {
+        if (!is_inside(&runs[i], part->bytes, message->head->bytes))
+            return FR_ERR_RANGE;
+    }
+    bool on_device = fr_device_owns(&part->range);
+    if (on_device)
+        fr_device_batch_begin(&batch);
+    for (uint32_t i = 0; i < message->head->runs; i++) {
+        if (on_device)
+            copy_by_device(&batch, part, packed, &runs[i], from_memory);
+        else
+            copy_on_host((char *)part->address, packed, &runs[i], from_memory);
+    }
+    return on_device ? fr_device_batch_finish(&batch) : FR_OK;
+}
+
+static void put(struct fr_rma_window *window, struct fr_rma_message *message)
+{
+    bool fits = message->head->bytes <=
+                message->bytes - (size_t)(fr_rma_message_data(message) - (char *)message->head);
+    answer(window, message->head, NULL,
+           fits ? copy_runs(window, message, fr_rma_message_data(message), false) : FR_ERR_INVALID);
+}
+
+static struct fr_rma_message *new_answer(const struct fr_rma_message *message)
+{
+    return message->head->bytes <= FR_RMA_MOST_BYTES
+               ? fr_rma_message_new(sizeof(struct fr_rma_head) + message->head->bytes)
+               : NULL;
+}
+
+static void get(struct fr_rma_window *window, struct fr_rma_message *message)
+{
+    struct fr_rma_message *result = new_answer(message);
+    enum fr_status status = FR_ERR_NO_MEMORY;
+    if (result)
+        status = copy_runs(window, message, fr_rma_message_data(result), true);
+    answer(window, message->head, result, status);
+}
+
+// Finds the operands of an update in its message. Returns false where they are not all there.
+static bool find_operands(const struct fr_rma_message *message, struct fr_rma_operands *operands)
+{
+    const struct fr_rma_head *head = message->head;
+    char *data = fr_rma_message_data(message);
+    size_t left = message->bytes - (size_t)(data - (char *)message->head);
+    bool origin = head->extra & FR_RMA_WITH_ORIGIN, compare = head->extra & FR_RMA_WITH_COMPARE;
+    *operands = (struct fr_rma_operands){.bytes = head->bytes};
+    if (head->bytes > FR_RMA_MOST_BYTES || left < (origin + (size_t)compare) * head->bytes ||
+        !fr_rma_element_from(head->element, &operands->element) ||
+        !fr_rma_operation_from(head->operation, &operands->operation))
+        return false;
+    operands->origin = origin ? data : NULL;
+    operands->compare = compare ? data + (origin ? head->bytes : 0) : NULL;
+    return true;
+}
+
+// Updates this rank's memory while nobody else does.
+static enum fr_status update(struct fr_rma_window *window, const struct fr_rma_message *message,
+                             struct fr_rma_operands *operands, struct fr_rma_message *result)
+{
+    enum fr_status status = copy_runs(window, message, operands->there, true);
+    if (status == FR_OK && result)
+        memcpy(fr_rma_message_data(result), operands->there, operands->bytes);
+    if (status == FR_OK && fr_rma_combine(operands, &status))
+        status = copy_runs(window, message, operands->there, false);
+    return status;
+}
+
+// Returns false while another rank updates the memory.
+static bool accumulate(struct fr_rma_window *window, struct fr_rma_message *message)
+{
+    struct fr_rma_operands operands;
+    struct fr_rma_message *result = NULL;
+    struct fr_staging_lease there = {.address = NULL};
+    if (!find_operands(message, &operands)) {
+        answer(window, message->head, NULL, FR_ERR_INVALID);
+        return true;
+    }
+    if (!fr_rma_words_update_try(&window->words, window->rank))
+        return false;
+    enum fr_status status = fr_staging_borrow(operands.bytes, &there);
+    bool wants = message->head->extra & FR_RMA_WITH_RESULT;
+    operands.there = there.address;
+    if (status == FR_OK && wants && !(result = new_answer(message)))
+        status = FR_ERR_NO_MEMORY;
+    if (status == FR_OK)
+        status = update(window, message, &operands, result);
+    fr_rma_words_update_end(&window->words, window->rank);
+    fr_staging_return(&there);
+    answer(window, message->head, result, status);
+    return true;
+}
+
+// A rank of another host that waits for this rank's lock.
+struct fr_rma_waiter {
+    struct fr_rma_waiter *next;
+    struct fr_rma_head request;
+    uint32_t ticket;
+};
+
+static void lock_own(struct fr_rma_window *window, const struct fr_rma_head *request)
+{
+    struct fr_rma_waiter *waiter = malloc(sizeof(*waiter));
+    if (!waiter) {
+        answer(window, request, NULL, FR_ERR_NO_MEMORY);
+        return;
+    }
+    *waiter = (struct fr_rma_waiter){window->waiters, *request,
+                                     fr_rma_words_draw(&window->words, window->rank)};
+    window->waiters = waiter;
+}
+
+// Ends a wait for the lock. Where it is over, the rank has the lock without knowing, and gives it
+// back.
+static void give_up(struct fr_rma_window *window, const struct fr_rma_head *head)
+{
+    struct fr_rma_waiter **at = &window->waiters;
+    while (*at && ((*at)->request.from != head->from || (*at)->request.number != head->name))
+        at = &(*at)->next;
+    struct fr_rma_waiter *waiter = *at;
+    if (waiter) {
+        *at = waiter->next;
+        fr_rma_words_give_up(&window->words, window->rank, head->from);
+    } else {
+        fr_rma_words_unlock(&window->words, window->rank, head->extra);
+    }
+    free(waiter);
+}
+
+static void grant(struct fr_rma_window *window)
+{
+    struct fr_rma_waiter **at = &window->waiters;
+    while (*at) {
+        struct fr_rma_waiter *waiter = *at;
+        enum fr_status status = fr_rma_words_look(&window->words, window->rank, waiter->ticket,
+                                                  waiter->request.extra, waiter->request.from);
+        if (status == FR_ERR_NOT_FOUND) {
+            at = &waiter->next;
+            continue;
+        }
+        *at = waiter->next;
+        answer(window, &waiter->request, NULL, status);
+        free(waiter);
+    }
+}
+
+void fr_rma_grant_locks(void)
+{
+    struct fr_rma_window *window = fr_rma_far_after(NULL);
+    for (; window; window = fr_rma_far_after(window))
+        grant(window);
+}
+
+void fr_rma_waiters_free(struct fr_rma_window *window)
+{
+    while (window->waiters) {
+        struct fr_rma_waiter *waiter = window->waiters;
+        window->waiters = waiter->next;
+        free(waiter);
+    }
+}
+
+// Returns false if the message has to be tried again later.
+static bool serve(struct fr_rma_window *window, struct fr_rma_message *message)
+{
+    const struct fr_rma_head *head = message->head;
+    switch ((enum fr_rma_kind)head->kind) {
+    case FR_RMA_MEET:
+        fr_rma_meet_note(window, head);
+        return true;
+    case FR_RMA_PUT:
+        put(window, message);
+        return true;
+    case FR_RMA_GET:
+        get(window, message);
+        return true;
+    case FR_RMA_ACCUMULATE:
+        return accumulate(window, message);
+    case FR_RMA_LOCK:
+        lock_own(window, head);
+        return true;
+    case FR_RMA_GIVE_UP:
+        give_up(window, head);
+        break;
+    case FR_RMA_UNLOCK:
+        fr_rma_words_unlock(&window->words, window->rank, head->extra);
+        break;
+    case FR_RMA_POST:
+        fr_rma_words_told(&window->words, head->from, true);
+        break;
+    case FR_RMA_COMPLETE:
+        fr_rma_words_told(&window->words, head->from, false);
+        break;
+    default:
+        return true;
+    }
+    answer(window, head, NULL, FR_OK);
+    return true;
+}
+
+bool fr_rma_act(struct fr_rma_message *message)
+{
+    const struct fr_rma_head *head = message->head;
+    struct fr_rma_window *window = NULL;
+    if (message->bytes >= sizeof(*head) &&
+        head->runs <= (message->bytes - sizeof(*head)) / sizeof(struct fr_rma_run))
+        window = find(head->window);
+    if (!window || head->from < 0 || head->from >= window->size ||
+        window->world[head->from] != message->from) {
+        fr_debug("a message of rank %d of the world is about no window", message->from);
+        return true;
+    }
+    if (head->kind != FR_RMA_ANSWER)
+        return serve(window, message);
+    fr_rma_far_take_answer(window, message);
+    return true;
+}
