@@ -19,6 +19,10 @@ int fr_job_size(void);
 // MPI_Init, after fr_job_note.
 void fr_job_warn_alone(void);
 
+// Whether a process understands messages by rendezvous (module rndv). One whose receives are still
+// to be proven to come to Fabrail says later that it does.
+enum fr_job_takes { FR_JOB_TAKES_NONE, FR_JOB_TAKES_RTS, FR_JOB_TAKES_LATER };
+
 // Facts that each process tells all others about itself, once.
 struct fr_job_facts {
     uint64_t host;             // hash of the host's name
@@ -30,7 +34,7 @@ struct fr_job_facts {
     int32_t pid;
     uint32_t pid_namespace;
     unsigned char secret[16]; // known to the job alone
-    uint8_t takes_rts;        // 1 if it understands messages by rendezvous (module rndv)
+    uint8_t takes_rts;        // enum fr_job_takes
     uint8_t pipelines;        // 1 if it sends some of them in fragments
     uint8_t exchanges;        // 1 if it takes part in collectives over NVLink (module coll)
     uint8_t rails;            // 1 if it takes messages over rails

@@ -72,6 +72,10 @@ size_t fr_rndv_area_bytes(bool first);
 // are open, with areas of the size above.
 FR_MUST_CHECK enum fr_status fr_rndv_open(void);
 
+// Begins to send and to take messages by rendezvous in a process that has told FR_JOB_TAKES_LATER.
+// Until then it only looks at what it receives. Called once at most.
+void fr_rndv_take_rts(void);
+
 // Forgets messages that nobody has received. Called once all processes are known to have received
 // all they ever will, until it returns false on all of them.
 bool fr_rndv_drain(void);

@@ -302,9 +302,15 @@ static __attribute__((noinline, cold)) void look_for_errands(const fr_word *regi
     static _Atomic int64_t looked_ns;
     int64_t now = fr_time_coarse_ns();
     int64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
-    if (fr_intercept_handler_frame == 0 && now - last >= LOOK_NS &&
-        !fr_abi_is_internal(caller_of(registers, stack)) &&
-        atomic_compare_exchange_strong(&looked_ns, &last, now))
+    if (fr_intercept_handler_frame != 0 || fr_abi_is_internal(caller_of(registers, stack)))
+        return;
+    if (atomic_load_explicit(&fr_intercept_is_to_prove, memory_order_relaxed) &&
+        fr_intercept_may_prove()) {
+        fr_intercept_dispatch_late(registers);
+        fr_intercept_prove_late();
+        fr_intercept_exit_late();
+    }
+    if (now - last >= LOOK_NS && atomic_compare_exchange_strong(&looked_ns, &last, now))
         run_errands(registers);
 }
 
@@ -314,7 +320,8 @@ static inline bool may_run_errands(const struct fr_intercept_entry *entry)
     enum { CALLS_A_LOOK = 64 };
     static FR_TLS unsigned calls;
     return FR_UNLIKELY(fr_core_has_errands()) && entry->errands &&
-           FR_UNLIKELY(++calls % CALLS_A_LOOK == 0);
+           (FR_UNLIKELY(++calls % CALLS_A_LOOK == 0) ||
+            FR_UNLIKELY(atomic_load_explicit(&fr_intercept_is_to_prove, memory_order_relaxed)));
 }
 
 FR_HOT struct fr_intercept_verdict fr_intercept_dispatch(unsigned slot, const fr_word *registers,

@@ -17,6 +17,7 @@
 
 bool fr_intercept_rndv_is_enabled;
 static bool syncs_at_end; // all processes of the job meet at the end
+static bool has_errand;
 bool fr_intercept_rails_take_host;
 
 // Whether the user would have host memory go over rails, which needs no GPU.
@@ -35,10 +36,10 @@ void fr_intercept_messages_describe(struct fr_job_facts *own)
     own->pid = self->pid;
     own->pid_namespace = self->pid_namespace;
     // An MPI that takes device memory has ways of its own, and sees to it that they fit together.
-    own->takes_rts =
-        (fr_core_settings()->paths & needed) == needed && !fr_intercept_is_gpu_aware() &&
+    if ((fr_core_settings()->paths & needed) == needed && !fr_intercept_is_gpu_aware() &&
         (fr_intercept_wants_host_rails() || fr_device_is_installed()) && fr_intercept_redirect() &&
-        fr_intercept_receives_come_back() && fr_job_secret_draw(&secret) == FR_OK;
+        fr_job_secret_draw(&secret) == FR_OK)
+        own->takes_rts = (uint8_t)fr_intercept_proof();
     own->pipelines = own->takes_rts && fr_core_settings()->pipeline_min_bytes > 0;
     own->rails = own->takes_rts && fr_core_settings()->rail != FR_RAIL_OFF;
     if (own->takes_rts)
@@ -141,14 +142,17 @@ void fr_intercept_messages_start(void)
     const struct fr_job_facts *own = fr_job_facts_of(fr_job_rank());
     if (!own)
         return;
-    bool takes_rts = own->takes_rts; // the place of facts changes
+    const enum fr_job_takes takes = own->takes_rts; // the place of facts changes
     struct takers takers = find_takers();
-    syncs_at_end = takers.share_host || takers.send_remotely || (takes_rts && fr_job_size() == 1);
+    syncs_at_end = takers.share_host || takers.send_remotely || (takes && fr_job_size() == 1);
     if (syncs_at_end) {
         fr_intercept_rndv_is_enabled =
-            open_control(takers.send_remotely) && takes_rts && fr_rndv_open() == FR_OK;
+            open_control(takers.send_remotely) && takes && fr_rndv_open() == FR_OK;
         fr_job_control_await_host(START_WAIT_NS);
     }
+    has_errand = fr_intercept_rndv_is_enabled && takes == FR_JOB_TAKES_LATER;
+    atomic_store(&fr_intercept_is_to_prove, has_errand); // and later others ask whether it is done
+    fr_core_errands_change(false, has_errand);
     fr_intercept_rails_take_host =
         fr_intercept_rndv_is_enabled && takers.span_hosts && fr_intercept_wants_host_rails();
 }
@@ -197,6 +201,9 @@ void fr_intercept_messages_end(void)
 
 void fr_intercept_messages_release(void)
 {
+    fr_core_errands_change(has_errand, false);
+    has_errand = false;
+    atomic_store(&fr_intercept_is_to_prove, false);
     fr_intercept_rndv_is_enabled = false;
     fr_intercept_rails_take_host = false;
     fr_rndv_close();

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Proves at the end of MPI_Init that what the application receives comes to Fabrail. A library that
-// wraps a function may have taken the real one's address before Fabrail was there, which no table
-// shows. So each such wrapper is called once, with a message from nobody. The call has to come back
-// here on its way down. A receive that did not would take an RTS for data.
+// Proves that what the application receives comes to Fabrail. A library that wraps a function may
+// have taken the real one's address before Fabrail was there, which no table shows. So each such
+// wrapper is called once, with a message from nobody. The call has to come back here on its way
+// down. A receive that did not would take an RTS for data.
+//
+// This is done at the end of MPI_Init. A tool that wraps MPI_Init itself may not be ready then. It
+// is called in the first call of the same thread that is not made from inside of the tool's
+// MPI_Init, which the return addresses on the stack tell.
 #include "config.h"
 
 #include "fabrail/core/object.h"
 #include "intercept/intercept_int.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <string.h>
 
 // A wrapper may probe for a message before it receives it, or wait for what it has begun to
@@ -25,9 +30,8 @@ static enum kind kind_of(enum fr_fn fn)
     return class == FR_CLASS_PROBE ? KIND_PROBE : KIND_NONE;
 }
 
-// Written by the thread that is in MPI_Init.
-static enum kind wanted;
-static bool has_come;
+static FR_TLS enum kind wanted;
+static FR_TLS bool has_come;
 
 void fr_intercept_prove(enum fr_fn fn)
 {
@@ -40,18 +44,6 @@ static void *wrapper_of(enum fr_fn fn)
 {
     void *first = fr_core_dlsym(RTLD_DEFAULT, fr_abi_rows[fn].name);
     return first && !fr_core_is_in_fabrail(first) ? first : fr_abi_profiler(fn);
-}
-
-static bool is_ready(void *wrapper)
-{
-    static const enum fr_fn inits[] = {FR_FN_MPI_Init, FR_FN_MPI_Init_thread};
-    const void *object = fr_abi_object_of(wrapper);
-    for (size_t i = 0; i < FR_ARRAY_LENGTH(inits); i++) {
-        void *init = wrapper_of(inits[i]);
-        if (init && fr_abi_object_of(init) == object)
-            return false;
-    }
-    return true;
 }
 
 // Memory that the arguments of a call point to.
@@ -135,12 +127,146 @@ static bool comes_back(enum fr_fn fn, void *wrapper)
     return came;
 }
 
-bool fr_intercept_receives_come_back(void)
+// Returns whether the receives of all other libraries come back.
+static bool all_come_back(void)
 {
     bool all = true;
     for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT && all; fn++) {
         void *wrapper = fr_abi_has(fn) && kind_of(fn) != KIND_NONE ? wrapper_of(fn) : NULL;
-        all = !wrapper || !is_ready(wrapper) || comes_back(fn, wrapper);
+        all = !wrapper || comes_back(fn, wrapper);
     }
     return all;
+}
+
+static bool any_wrapped(void)
+{
+    for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++) {
+        if (fr_abi_has(fn) && kind_of(fn) != KIND_NONE && wrapper_of(fn))
+            return true;
+    }
+    return false;
+}
+
+enum { MOST_FRAMES = 512 };
+struct walk {
+    void *frames[MOST_FRAMES]; // return addresses, the innermost first
+    int count;
+};
+
+// The call of a tool's MPI_Init, as seen from inside of it.
+static struct {
+    pthread_t thread;
+    void *caller;    // where the outermost tool's MPI_Init returns to; NULL if none is under way
+    void *outermost; // of the thread's return addresses
+} start;
+
+// The walk is the C library's, since Fabrail is linked with no unwinder.
+static __attribute__((noinline)) bool walk_stack(struct walk *walk)
+{
+    int (*backtrace)(void **, int) =
+        (int (*)(void **, int))fr_core_dlsym(RTLD_DEFAULT, "backtrace");
+    walk->count = backtrace ? backtrace(walk->frames, MOST_FRAMES) : 0;
+    return walk->count > 0;
+}
+
+static bool is_in_symbol(const struct fr_core_object *object, const char *name, uintptr_t address)
+{
+    const ElfW(Sym) *symbol = fr_core_object_symbol(object, name);
+    return symbol && address - (object->base + symbol->st_value) < symbol->st_size;
+}
+
+struct question {
+    uintptr_t address;
+    bool is_executable; // the first object of the walk
+    bool is_init;
+};
+
+// The names under which a tool that is linked into a program may wrap MPI_Init.
+static const char *const init_names[] = {"MPI_Init",         "MPI_Init_thread",  "mpi_init",
+                                         "mpi_init_",        "mpi_init__",       "mpi_init_thread",
+                                         "mpi_init_thread_", "mpi_init_thread__"};
+
+static int look_into(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct question *question = data;
+    struct fr_core_object object;
+    bool is_executable = question->is_executable;
+    (void)size;
+    question->is_executable = false;
+    if (!fr_core_object_contains(info, question->address))
+        return 0;
+    if (!fr_core_object_of(info, &object) || fr_core_object_is_fabrail(&object) ||
+        fr_core_object_contains(info, (uintptr_t)fr_abi_address(FR_FN_MPI_Init)))
+        return 1;
+    bool wraps = fr_core_object_symbol(&object, "MPI_Init") != NULL ||
+                 fr_core_object_symbol(&object, "MPI_Init_thread") != NULL;
+    question->is_init = wraps && !is_executable;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(init_names) && wraps && !question->is_init; i++)
+        question->is_init = is_in_symbol(&object, init_names[i], question->address);
+    return 1;
+}
+
+// Whether a return address lies in a tool that wraps MPI_Init, or in that function of a program.
+static bool is_in_init(const void *address)
+{
+    struct question question = {.address = (uintptr_t)address - 1, .is_executable = true};
+    fr_core_iterate_objects(look_into, &question);
+    return question.is_init;
+}
+
+// Notes from where a tool's MPI_Init was called. Returns false where the stack cannot be walked.
+static bool note_start(void)
+{
+    struct walk walk;
+    if (!walk_stack(&walk))
+        return false;
+    int frame = walk.count - 1;
+    start.thread = pthread_self();
+    start.outermost = walk.frames[frame];
+    while (frame > 0 && !is_in_init(walk.frames[frame - 1]))
+        frame--;
+    start.caller = frame > 0 ? walk.frames[frame] : NULL;
+    return true;
+}
+
+// Returns whether the tool's MPI_Init has surely returned. A walk that does not reach the thread's
+// outermost frame tells nothing.
+static bool has_started(void)
+{
+    struct walk walk;
+    if (!pthread_equal(pthread_self(), start.thread) || !walk_stack(&walk) ||
+        walk.frames[walk.count - 1] != start.outermost)
+        return false;
+    for (int i = 0; i < walk.count && start.caller; i++) {
+        if (walk.frames[i] == start.caller)
+            return false;
+    }
+    return true;
+}
+
+enum fr_job_takes fr_intercept_proof(void)
+{
+    if (!any_wrapped())
+        return FR_JOB_TAKES_RTS;
+    if (!wrapper_of(FR_FN_MPI_Init) && !wrapper_of(FR_FN_MPI_Init_thread))
+        return all_come_back() ? FR_JOB_TAKES_RTS : FR_JOB_TAKES_NONE;
+    return note_start() ? FR_JOB_TAKES_LATER : FR_JOB_TAKES_NONE;
+}
+
+atomic_bool fr_intercept_is_to_prove;
+
+// A thread that calls from the same place again and again, as interpreters do, looks ever less
+// often.
+bool fr_intercept_may_prove(void)
+{
+    static _Atomic unsigned calls;
+    unsigned call = atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) + 1;
+    return (call & (call - 1)) == 0 && has_started();
+}
+
+void fr_intercept_prove_late(void)
+{
+    atomic_store(&fr_intercept_is_to_prove, false);
+    if (all_come_back())
+        fr_rndv_take_rts();
 }

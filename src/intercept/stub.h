@@ -4,6 +4,7 @@
 #define FR_INTERCEPT_STUB_H
 
 #include "fabrail/abi.h"
+#include "fabrail/job.h"
 
 // Where the stubs jump to (src/abi/stubs.S). Written once, when the MPI library is found. At first
 // all are fr_stub_unresolved, and those of functions that this MPI library lacks remain so.
@@ -44,9 +45,20 @@ extern const char fr_intercept_stubs_begin[] __attribute__((visibility("hidden")
 extern const uint32_t fr_intercept_stub_offsets[] __attribute__((visibility("hidden")));
 
 // Returns whether receives of this process, and calls that complete them, come to Fabrail, as its
-// functions are bound. Functions that another library wraps are called as a proof.
-bool fr_intercept_receives_come_back(void);
+// functions are bound. Functions that another library wraps are called as a proof. Called at the
+// end of MPI_Init.
+enum fr_job_takes fr_intercept_proof(void);
 void fr_intercept_prove(enum fr_fn fn); // says that a call has come
+
+// Whether a proof is still to be given, after FR_JOB_TAKES_LATER.
+extern atomic_bool fr_intercept_is_to_prove;
+
+// Returns whether this call can give it: a tool's MPI_Init has returned.
+bool fr_intercept_may_prove(void);
+
+// Gives it. Called once, in a handler.
+void fr_intercept_prove_late(void);
+
 // Decides what a call of the stub in `slot` does. Called by the stubs alone.
 struct fr_intercept_verdict fr_intercept_dispatch(unsigned slot, const fr_word *registers,
                                                   const fr_word *stack);

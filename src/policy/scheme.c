@@ -97,6 +97,7 @@ static const char *reason_to_pass(const struct fr_policy_message *message)
 
 // Reasons for which a message in device memory goes neither over NVLink nor over rails.
 enum obstacle {
+    DEAF,
     ABSOLUTE,
     TURNS,
     UNMAPPED,
@@ -112,6 +113,8 @@ enum obstacle {
 
 static enum obstacle obstacle_of(const struct fr_policy_message *message)
 {
+    if (message->deaf)
+        return DEAF;
     if (message->absolute)
         return ABSOLUTE;
     if (avoids_turns(message))
@@ -142,6 +145,7 @@ static const char *text_of(enum obstacle obstacle, bool in_fragments)
         reason, "in fragments, since " reason                                                      \
     }
     static const char *const texts[][2] = {
+        [DEAF] = TEXT("the sender or the receiver takes no messages over NVLink or rails"),
         [ABSOLUTE] = TEXT("the addresses of MPI_BOTTOM need not lie together"),
         [TURNS] = TEXT("the ranks take turns on one GPU, and the message is shorter than "
                        "FABRAIL_SHARED_GPU_MIN"),

@@ -5,4 +5,4 @@ libmodules_la_SOURCES += src/rndv/retry_queue.c src/rndv/cut.c src/rndv/message_
 	src/rndv/rail.c src/rndv/own_rails.c src/rndv/own_rails.h \
 	src/rndv/wait.c include/fabrail/rndv/wait.h src/rndv/recv.c src/rndv/strides.c src/rndv/send_registry.c src/rndv/replica.c include/fabrail/rndv.h \
 	src/rndv/rndv_int.h src/rndv/schemes.c src/rndv/send.c src/rndv/send.h src/rndv/send_stage.c src/rndv/staged.c \
-	src/rndv/thread.c src/rndv/waiting_sends.c src/rndv/rail_address_exchange.c src/rndv/rail_put_send.c src/rndv/rail_put_send.h src/rndv/rail_put_recv.c
+	src/rndv/takers.c src/rndv/thread.c src/rndv/waiting_sends.c src/rndv/rail_address_exchange.c src/rndv/rail_put_send.c src/rndv/rail_put_send.h src/rndv/rail_put_recv.c

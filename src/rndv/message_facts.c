@@ -43,13 +43,11 @@ static size_t strided_block_bytes(const struct fr_staging_view *view)
     return travels ? compiled->block_bytes : 0;
 }
 
-struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *message)
+static struct fr_policy_message facts_of(const struct fr_rndv_message *message, bool hears)
 {
     const struct fr_staging_view *view = message->view;
     const struct fr_settings *settings = fr_core_settings();
     int to = message->address.to;
-    const struct fr_job_facts *receiver = fr_job_facts_of(to);
-    bool hears = receiver != NULL && receiver->takes_rts;
     bool here = hears && fr_job_control_is_here(to) && fr_rndv_ledger_is_shared_with(to);
     bool no_room = !fr_staging_has_room(view->in_bytes);
     bool is_own = to == fr_job_rank();
@@ -59,6 +57,7 @@ struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *mes
         hears && !here && fr_job_control_is_answered_by(to); // else the receiver would wait
     return (struct fr_policy_message){
         .bytes = view->in_bytes,
+        .deaf = !hears,
         .here = here,
         .takes_turns = here && fr_rndv_ledger_takes_turns_with(to),
         .in_clique = answers && is_in_clique(to, view->range.device),
@@ -80,6 +79,11 @@ struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *mes
         .rail_use = settings->rail,
         .rail_min_bytes = fr_ipc_tuned(FR_SIZE_RAIL),
     };
+}
+
+struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *message)
+{
+    return facts_of(message, fr_rndv_is_taken_by(message->address.to));
 }
 
 // Adds the facts about rails, and opens them for a message that is worth it.
@@ -173,7 +177,8 @@ size_t fr_rndv_message_length(const struct fr_rndv_message *message, const char 
 
 bool fr_rndv_send_is_possible(const struct fr_rndv_message *message)
 {
-    struct fr_policy_message facts = fr_rndv_message_facts(message);
+    const struct fr_job_facts *receiver = fr_job_facts_of(message->address.to);
+    struct fr_policy_message facts = facts_of(message, receiver != NULL && receiver->takes_rts);
     facts.exported = facts.mapped = true;
     facts.workspace_full = facts.host_full = facts.no_room = facts.crowded = false;
     facts.rails = facts.by_fragments ? FR_RAILS_MAX : 0;

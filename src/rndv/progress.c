@@ -39,6 +39,10 @@ static void handle(const struct fr_job_control_message *message, const struct fr
     case FR_CONTROL_UNMAPPED:
         fr_ipc_handle_message(message, user != NULL ? user : &nowhere);
         return;
+    case FR_CONTROL_ASK:
+    case FR_CONTROL_TAKES:
+        fr_rndv_takers_handle(message->from, (enum fr_job_control_kind)message->kind);
+        return;
     case FR_CONTROL_RAIL_ADDRESS:
     case FR_CONTROL_RAIL_KNOWN:
     case FR_CONTROL_RAIL_REACHED:
@@ -96,6 +100,7 @@ void fr_rndv_progress(const struct fr_device_range *user)
         atomic_flag_clear_explicit(&reading, memory_order_release);
     }
     fr_ipc_poll();
+    fr_rndv_takers_answer();
     fr_rndv_registry_look_after();
     fr_rndv_waiting_look_after();
     fr_rndv_rails_poll();

@@ -21,6 +21,7 @@ enum fr_status fr_rndv_open(void)
     memcpy(&fr_rndv_rts_begin, fr_job_control_job_secret(), sizeof(fr_rndv_rts_begin));
     if (!fr_rndv_replica_open())
         return FR_ERR_NO_MEMORY;
+    fr_rndv_takers_open();
     if (fr_rndv_ledger_open())
         return FR_OK;
     fr_rndv_replica_close();
@@ -57,6 +58,7 @@ bool fr_rndv_drain(void)
 void fr_rndv_close(void)
 {
     fr_rndv_rails_close();
+    fr_rndv_takers_close();
     fr_rndv_replica_close();
     fr_rndv_ledger_close();
 }

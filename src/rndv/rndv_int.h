@@ -267,6 +267,21 @@ _Static_assert(sizeof(struct fr_rndv_entry) <= FR_CONTROL_BYTES, "it fits");
 bool fr_rndv_tell(int to, enum fr_job_control_kind kind, const struct fr_rndv_entry *entry,
                   bool must);
 
+// ---- processes that take RTS later than from the start (takers.c)
+
+// Open and close the list of them, with the module.
+void fr_rndv_takers_open(void);
+void fr_rndv_takers_close(void);
+
+// Returns whether a process, and this one itself, takes RTS now. Asks it the first time.
+bool fr_rndv_is_taken_by(int rank);
+
+// Acts on FR_CONTROL_ASK or FR_CONTROL_TAKES of a process.
+void fr_rndv_takers_handle(int from, enum fr_job_control_kind kind);
+
+// Answers those that have asked, once this process takes RTS. Costs a load if there are none.
+void fr_rndv_takers_answer(void);
+
 // ---- what a receiver knows of senders on other hosts (replica.c)
 
 bool fr_rndv_replica_open(void);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rank 0 sends device memory, after messages that let NVLink carry it, and rank 1 receives it into
 // host memory: hostrecv [PLUGIN | host]. With a plugin, which is opened with RTLD_DEEPBIND, that
-// receives. With host, no message is received into device memory.
+// receives. With host, no message is received into device memory; else the first ones are, by
+// MPI_Irecv.
 // Exits 1 where a byte is wrong, 77 without device memory.
 #define _GNU_SOURCE
 #include "../programs/memory.h"
@@ -19,6 +20,13 @@ typedef int receive_fn(void *buffer, int bytes, int source, int tag, MPI_Status 
 static int receive(void *buffer, int bytes, int source, int tag, MPI_Status *status)
 {
     return MPI_Recv(buffer, bytes, MPI_BYTE, source, tag, MPI_COMM_WORLD, status);
+}
+
+static int receive_later(void *buffer, int bytes, int source, int tag, MPI_Status *status)
+{
+    MPI_Request request;
+    MPI_Irecv(buffer, bytes, MPI_BYTE, source, tag, MPI_COMM_WORLD, &request);
+    return MPI_Wait(&request, status);
 }
 
 static receive_fn *open_plugin(const char *path)
@@ -59,7 +67,8 @@ int main(int argc, char **argv)
         return 77;
     }
     bool all_to_host = argc > 1 && strcmp(argv[1], "host") == 0;
-    receive_fn *take = argc > 1 && !all_to_host ? open_plugin(argv[1]) : receive;
+    receive_fn *plugin = argc > 1 && !all_to_host ? open_plugin(argv[1]) : NULL;
+    receive_fn *take = plugin ? plugin : receive, *first = plugin ? plugin : receive_later;
     struct memory device = memory_new(MEMORY_DEVICE, BYTES);
     for (int round = 0; round < 2 * ROUNDS; round++) {
         bool to_host = all_to_host || round >= ROUNDS;
@@ -73,7 +82,7 @@ int main(int argc, char **argv)
             MPI_Send(device.address, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
         } else {
             memset(image, 0, BYTES);
-            take(to, BYTES, 0, TAG, &status);
+            (to_host ? take : first)(to, BYTES, 0, TAG, &status);
             MPI_Get_count(&status, MPI_BYTE, &count);
             if (!to_host)
                 memory_read(&device, 0, image, BYTES);

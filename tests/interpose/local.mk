@@ -23,6 +23,7 @@ fr_interpose_bound = $(MPI_FLAVOURS:%=tests/interpose/bound-%)
 fr_interpose_layered = $(MPI_FLAVOURS:%=tests/interpose/layered-%)
 fr_interpose_loads = $(MPI_FLAVOURS:%=tests/interpose/loads-%)
 fr_interpose_hostrecv = $(MPI_FLAVOURS:%=tests/interpose/hostrecv-%)
+fr_interpose_tooled = $(patsubst %,tests/interpose/tooled-%,$(filter openmpi mpich,$(MPI_FLAVOURS)))
 fr_interpose_tool = $(MPI_FLAVOURS:%=tests/interpose/libtool-%.so)
 fr_interpose_receives = $(MPI_FLAVOURS:%=tests/interpose/libreceives-%.so)
 fr_interpose_wrapping = $(patsubst %,tests/interpose/libwrap_%.so,dlsym libc dlopen malloc)
@@ -30,7 +31,7 @@ fr_interpose_plugin = $(MPI_FLAVOURS:%=tests/interpose/plugin-%.so)
 fr_interpose_built = $(fr_interpose_refusal) $(fr_interpose_aware) $(fr_interpose_object) \
     $(fr_interpose_library) $(fr_interpose_profiler) $(fr_interpose_plugin) \
     $(fr_interpose_bound) $(fr_interpose_layered) $(fr_interpose_loads) \
-    $(fr_interpose_hostrecv) $(fr_interpose_tool) $(fr_interpose_receives) $(fr_interpose_wrapping) \
+    $(fr_interpose_hostrecv) $(fr_interpose_tooled) $(fr_interpose_tool) $(fr_interpose_receives) $(fr_interpose_wrapping) \
     tests/interpose/opener tests/interpose/libconstructed.so
 CLEANFILES += $(fr_interpose_built)
 
@@ -71,6 +72,9 @@ $(fr_interpose_loads): tests/interpose/loads-%: tests/interpose/loads.c $(fr_int
 $(fr_interpose_hostrecv): tests/interpose/hostrecv-%: \
     tests/interpose/hostrecv.c tests/programs/memory.c $(fr_interpose_headers)
 	$(fr_program_cc) -fPIC -Wl,-z,nocopyreloc $(filter %.c,$^) -ldl
+$(fr_interpose_tooled): tests/interpose/tooled-%: \
+    tests/interpose/hostrecv.c tests/interpose/tool.c tests/programs/memory.c $(fr_interpose_headers)
+	$(fr_program)
 $(fr_interpose_tool): tests/interpose/libtool-%.so: tests/interpose/tool.c
 	$(fr_program_cc) -fPIC -shared $< -ldl
 $(fr_interpose_receives): tests/interpose/libreceives-%.so: tests/interpose/tool.c

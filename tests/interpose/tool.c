@@ -3,8 +3,10 @@
 // TOOL_WAY names: "pmpi" by names that the loader binds (mpiP, Score-P), "next" by RTLD_NEXT (many
 // small tools), "below" by RTLD_NEXT of the PMPI name (Darshan), "early" by addresses that its
 // constructor took by dlvsym, which passes Fabrail by; "hidden" the same, kept in
-// another form. Built with TOOL_OF_RECEIVES it wraps nothing else. At the end it says on stderr how
-// many calls it saw.
+// another form. TOOL_TAKES names the one function that it takes so, else these are all receives.
+// Built with TOOL_OF_RECEIVES it wraps nothing else. A tool that wraps MPI_Init calls MPI there,
+// and aborts where its other functions are called before that is over. At the end it says on stderr
+// how many calls it saw.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -14,6 +16,11 @@
 #include <string.h>
 
 static unsigned calls;
+#ifdef TOOL_OF_RECEIVES
+static int is_ready = 1;
+#else
+static int is_ready;
+#endif
 
 static int is_way(const char *name)
 {
@@ -54,9 +61,12 @@ static void *take(const char *name)
     return object.found;
 }
 
-static int is_receive(const char *name)
+static int is_taken(const char *name)
 {
-    return strstr(name, "recv") || strstr(name, "Recv");
+    const char *only = getenv("TOOL_TAKES");
+    if (!is_way("early") && !is_way("hidden"))
+        return 0;
+    return only ? strcmp(name + 5, only) == 0 : strstr(name, "recv") || strstr(name, "Recv");
 }
 
 // Under TOOL_WAY=hidden no word of the tool's data is an address of a function.
@@ -67,6 +77,10 @@ static void *hide(void *address)
 
 static void *go_on(const char *name, void *bound, void *taken)
 {
+    if (!is_ready && !strstr(name, "Init")) {
+        fprintf(stderr, "tool: %s is called before its MPI_Init is over\n", name);
+        abort();
+    }
     calls++;
     return taken             ? hide(taken)
            : is_way("next")  ? dlsym(RTLD_NEXT, name + 1)
@@ -78,7 +92,7 @@ static void *go_on(const char *name, void *bound, void *taken)
     static __typeof__(MPI_##name) *taken_##name;                                                   \
     __attribute__((constructor)) static void take_##name(void)                                     \
     {                                                                                              \
-        if ((is_way("early") || is_way("hidden")) && is_receive(#name))                            \
+        if (is_taken("PMPI_" #name))                                                               \
             taken_##name = (__typeof__(MPI_##name) *)hide(take("PMPI_" #name));                    \
     }                                                                                              \
     int MPI_##name parameters                                                                      \
@@ -88,8 +102,27 @@ static void *go_on(const char *name, void *bound, void *taken)
     }
 
 #ifndef TOOL_OF_RECEIVES
-WRAP(Init, (int *c, char ***v), (c, v))
-WRAP(Init_thread, (int *c, char ***v, int r, int *p), (c, v, r, p))
+static int prepare(int result)
+{
+    int sent = 1, received = 0;
+    PMPI_Barrier(MPI_COMM_WORLD);
+    PMPI_Sendrecv(&sent, 1, MPI_INT, 0, 0, &received, 1, MPI_INT, 0, 0, MPI_COMM_SELF,
+                  MPI_STATUS_IGNORE);
+    is_ready = 1;
+    return result;
+}
+
+int MPI_Init(int *c, char ***v)
+{
+    return prepare(((__typeof__(MPI_Init) *)go_on("PMPI_Init", (void *)PMPI_Init, NULL))(c, v));
+}
+
+int MPI_Init_thread(int *c, char ***v, int r, int *p)
+{
+    return prepare(((__typeof__(MPI_Init_thread) *)go_on(
+        "PMPI_Init_thread", (void *)PMPI_Init_thread, NULL))(c, v, r, p));
+}
+
 WRAP(Finalize, (void), ())
 WRAP(Send, (const void *b, int n, MPI_Datatype t, int d, int g, MPI_Comm c), (b, n, t, d, g, c))
 WRAP(Isend, (const void *b, int n, MPI_Datatype t, int d, int g, MPI_Comm c, MPI_Request *q),

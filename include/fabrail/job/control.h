@@ -155,6 +155,10 @@ enum fr_job_control_kind {
     FR_CONTROL_WRITTEN,     // so many bytes have been written
     FR_CONTROL_WRITTEN_ALL, // no more bytes will be written
     FR_CONTROL_DOUBTED,     // the receiver cannot tell whether the message was cut off
+    // Module rndv sends these where a process takes messages by rendezvous later than from the
+    // start.
+    FR_CONTROL_ASK,   // the sender would like to hear when the receiver takes them
+    FR_CONTROL_TAKES, // the sender takes them from now on
 };
 
 struct fr_job_control_message {
