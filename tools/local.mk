@@ -18,7 +18,7 @@ tools_fabrail_LDADD = libmodules.la $(JSON_C_LIBS) -lm
 
 # fabrail report, its page's style and script as strings of C, and what reads JSON if there is json-c.
 tools_fabrail_SOURCES += tools/report.c tools/report.h tools/report_advice.c tools/report_charts.c \
-    tools/report_html.c tools/report_job.c tools/report_matrix.c tools/report_page.c \
+    tools/report_html.c tools/report_job.c tools/report_sites.c tools/report_matrix.c tools/report_page.c \
     tools/report_tables.c tools/report_verdict.c
 nodist_tools_fabrail_SOURCES = tools/report_assets.h
 EXTRA_DIST += tools/report.css tools/report.js

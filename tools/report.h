@@ -61,6 +61,17 @@ struct fr_tools_job_function {
     struct fr_tools_job_totals totals;
 };
 
+// Calls of all ranks on the communicators of one name and size: of one function at one place, or
+// all.
+struct fr_tools_job_site {
+    const char *where; // as fr_core_site_text says it; NULL if the place is unknown
+    const char *name;  // of the function, NULL for any
+    const char *comm;  // empty for none
+    int comm_ranks;
+    struct fr_tools_job_totals totals;
+    uint64_t path_bytes[FR_TOOLS_JOB_PATHS];
+};
+
 // Whether a function starts or ends MPI, whose time would make that of all others look like none.
 bool fr_tools_job_is_of_start(const char *name);
 
@@ -103,6 +114,8 @@ struct fr_job {
     size_t current; // of the ranks: the one that is being read
     struct fr_tools_job_function *functions;
     size_t function_count;
+    struct fr_tools_job_site *sites, *comms; // by place, and by communicator alone
+    size_t site_count, comm_count;
     struct fr_tools_job_rail *rails;
     size_t rail_count;
     struct fr_tools_job_warning *warnings;
@@ -120,6 +133,17 @@ struct fr_job {
 
 // Adds a file to the job; complains and returns false when it is no report, or none of this job.
 bool fr_tools_job_read(struct fr_job *job, const char *name);
+
+// Adds a zeroed element to an array whose capacity follows from its length. Returns NULL after a
+// complaint if there is no memory.
+void *fr_tools_append(void *array_of_pointers, size_t *count, size_t bytes);
+
+// Adds calls of the rank that is being read. The texts stay the caller's.
+bool fr_tools_job_add_site(struct fr_job *job, const struct fr_tools_job_site *site);
+// Makes waiting of the time in the MPI library, `ns` of the calls of a function.
+void fr_tools_job_move_wait(struct fr_job *job, const char *name, uint64_t ns);
+void fr_tools_job_sort_sites(struct fr_job *job); // those that took longest come first
+void fr_tools_job_free_sites(struct fr_job *job);
 
 // Sorts, and says whether the ranks fit together.
 bool fr_tools_job_finish(struct fr_job *job);
@@ -145,9 +169,17 @@ void fr_page_advice(FILE *out, const struct fr_job *job);
 void fr_page_matrix(FILE *out, const struct fr_job *job);
 void fr_page_sizes(FILE *out, const struct fr_job *job);
 void fr_page_functions(FILE *out, const struct fr_job *job);
+void fr_page_sites(FILE *out, const struct fr_job *job);
+void fr_page_comms(FILE *out, const struct fr_job *job);
 void fr_page_ranks(FILE *out, const struct fr_job *job);
 void fr_page_rails(FILE *out, const struct fr_job *job);
 void fr_page_warnings(FILE *out, const struct fr_job *job);
+
+// Parts of rows of tables: where time went as a bar, its legend, and bytes a second of the time
+// that was no waiting.
+void fr_page_split(FILE *out, const struct fr_tools_job_totals *totals, uint64_t longest);
+void fr_page_time_legend(FILE *out);
+void fr_page_rate(FILE *out, const struct fr_tools_job_totals *totals);
 
 // Text for HTML, and a number as people read it that knows its exact value; `key` names it, for
 // scripts and tests, and may be NULL.

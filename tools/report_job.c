@@ -73,6 +73,21 @@ void fr_tools_job_sum(const struct fr_job *job, struct fr_tools_job_totals sums[
     }
 }
 
+// Adds a zeroed element to an array whose capacity follows from its length; NULL without memory.
+void *fr_tools_append(void *array_of_pointers, size_t *count, size_t bytes)
+{
+    void **array = array_of_pointers;
+    if ((*count & (*count - 1)) == 0) { // full: 0, 1, 2, 4, 8...
+        void *more = realloc(*array, (*count ? 2 * *count : 1) * bytes);
+        if (!more) {
+            (void)fr_tool_complain("out of memory");
+            return NULL;
+        }
+        *array = more;
+    }
+    return memset((char *)*array + (*count)++ * bytes, 0, bytes);
+}
+
 static int by_number(const void *a, const void *b)
 {
     const struct fr_tools_job_rank *first = a, *second = b;
@@ -139,6 +154,7 @@ static void show_wait(struct fr_job *job, struct fr_tools_job_rank *rank,
             strncmp(function->name, row->name, sizeof(row->name) - 1) == 0)
             move_wait(&function->totals, &of_functions);
     }
+    fr_tools_job_move_wait(job, row->name, ns);
 }
 
 // The tables agree with the verdict above them.
@@ -176,6 +192,7 @@ bool fr_tools_job_finish(struct fr_job *job)
         return fr_tool_complain("there is no rank in what was given");
     sort(job->ranks, job->rank_count, sizeof(*job->ranks), by_number);
     sort(job->functions, job->function_count, sizeof(*job->functions), by_time);
+    fr_tools_job_sort_sites(job);
     sort(job->rails, job->rail_count, sizeof(*job->rails), by_rail_name);
     return judge(job);
 }
@@ -192,6 +209,7 @@ void fr_tools_job_free(struct fr_job *job)
         free(job->functions[i].scheme);
         free(job->functions[i].reason);
     }
+    fr_tools_job_free_sites(job);
     for (size_t i = 0; i < job->rail_count; i++)
         free(job->rails[i].name);
     for (size_t i = 0; i < job->warning_count; i++)

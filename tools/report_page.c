@@ -154,6 +154,8 @@ void fr_page_write(FILE *out, const struct fr_job *job, const struct fr_job *oth
     if (other)
         fr_page_compare(out, job, other);
     fr_page_functions(out, job);
+    fr_page_sites(out, job);
+    fr_page_comms(out, job);
     fr_page_paths(out, job);
     fr_page_advice(out, job);
     fr_page_matrix(out, job);

@@ -19,21 +19,6 @@ static bool same(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-// Adds a zeroed element to an array whose capacity follows from its length; NULL without memory.
-static void *append(void *array_of_pointers, size_t *count, size_t bytes)
-{
-    void **array = array_of_pointers;
-    if ((*count & (*count - 1)) == 0) { // full: 0, 1, 2, 4, 8...
-        void *more = realloc(*array, (*count ? 2 * *count : 1) * bytes);
-        if (!more) {
-            (void)fr_tool_complain("out of memory");
-            return NULL;
-        }
-        *array = more;
-    }
-    return memset((char *)*array + (*count)++ * bytes, 0, bytes);
-}
-
 static struct fr_tools_job_totals read_totals(struct fr_file *file, json_object *object)
 {
     return (struct fr_tools_job_totals){
@@ -93,7 +78,7 @@ static bool add_rank(struct fr_job *job, struct fr_file *file, json_object *tota
                                 job->size);
     struct fr_tools_job_rank *rank = twin; // known from a summary
     if (!rank)
-        rank = append(&job->ranks, &job->rank_count, sizeof(*rank));
+        rank = fr_tools_append(&job->ranks, &job->rank_count, sizeof(*rank));
     if (!rank)
         return false;
     free_rank(rank);
@@ -152,7 +137,7 @@ static bool add_function(struct fr_job *job, struct fr_file *file, json_object *
             found = one;
     }
     if (!found) {
-        found = append(&job->functions, &job->function_count, sizeof(*found));
+        found = fr_tools_append(&job->functions, &job->function_count, sizeof(*found));
         if (!found)
             return false;
         found->path = path;
@@ -229,7 +214,7 @@ static bool add_rail(struct fr_job *job, struct fr_file *file, json_object *row)
     for (size_t i = 0; i < job->rail_count && !rail; i++)
         rail = same(job->rails[i].name, name) ? &job->rails[i] : NULL;
     if (!rail) {
-        rail = append(&job->rails, &job->rail_count, sizeof(*rail));
+        rail = fr_tools_append(&job->rails, &job->rail_count, sizeof(*rail));
         if (!rail)
             return false;
         rail->name = copy(name ? name : "");
@@ -244,6 +229,52 @@ static bool add_rail(struct fr_job *job, struct fr_file *file, json_object *row)
     rail->device_bytes += fr_file_count(file, row, "device_bytes");
     rail->stripes += fr_file_count(file, row, "stripes");
     return !file->wrong;
+}
+
+static uint64_t read_path_bytes(struct fr_file *file, json_object *row,
+                                uint64_t paths[FR_TOOLS_JOB_PATHS])
+{
+    uint64_t all = 0;
+    json_object *bytes = fr_file_member(file, row, "bytes", json_type_object);
+    memset(paths, 0, FR_TOOLS_JOB_PATHS * sizeof(*paths));
+    if (!bytes)
+        return 0;
+    json_object_object_foreach(bytes, key, value)
+    {
+        unsigned path;
+        (void)value;
+        if (fr_tools_job_path_named(key, &path))
+            all += paths[path] = fr_file_count(file, bytes, key);
+    }
+    return all;
+}
+
+static bool add_site(struct fr_job *job, struct fr_file *file, json_object *row)
+{
+    const char *object = fr_file_text_or_null(file, row, "object");
+    const char *function = fr_file_text_or_null(file, row, "function");
+    const char *comm = fr_file_text_or_null(file, row, "communicator");
+    char where[FR_SITE_TEXT_BYTES];
+    uint64_t address = fr_file_count(file, row, "address"), bytes[FR_TOOLS_JOB_PATHS];
+    uint64_t all = read_path_bytes(file, row, bytes);
+    struct fr_tools_job_site site = {
+        .name = fr_file_text(file, row, "name"),
+        .comm = comm ? comm : "",
+        .comm_ranks = fr_file_int(file, row, "ranks"),
+        .totals = {.calls = fr_file_count(file, row, "calls"),
+                   .bytes = all,
+                   .fabrail_ns = fr_file_count(file, row, "fabrail_ns"),
+                   .copies_ns = fr_file_count(file, row, "copies_ns"),
+                   .mpi_ns = fr_file_count(file, row, "mpi_ns"),
+                   .wait_ns = fr_file_count(file, row, "wait_ns")}};
+    if (file->wrong)
+        return false;
+    memcpy(site.path_bytes, bytes, sizeof(bytes));
+    if (object || address) {
+        fr_core_site_text(function, object, address, where);
+        site.where = where;
+    }
+    return fr_tools_job_add_site(job, &site);
 }
 
 static bool add_wait(struct fr_job *job, struct fr_file *file, json_object *row)
@@ -269,7 +300,7 @@ static bool add_setting(struct fr_job *job, struct fr_file *file, json_object *r
     if (file->wrong)
         return false;
     struct fr_tools_job_setting *setting =
-        append(&job->settings, &job->setting_count, sizeof(*setting));
+        fr_tools_append(&job->settings, &job->setting_count, sizeof(*setting));
     if (!setting)
         return false;
     setting->name = copy(name);
@@ -289,7 +320,7 @@ static bool add_warning(struct fr_job *job, struct fr_file *file, json_object *r
         }
     }
     struct fr_tools_job_warning *warning =
-        append(&job->warnings, &job->warning_count, sizeof(*warning));
+        fr_tools_append(&job->warnings, &job->warning_count, sizeof(*warning));
     if (!warning)
         return false;
     *warning = (struct fr_tools_job_warning){.text = copy(text),
@@ -321,6 +352,7 @@ static bool add_surroundings(struct fr_job *job, struct fr_file *file, json_obje
         job->command = copy(fr_file_text_or_null(file, report, "command"));
     return (!fr_file_has(report, "settings") ||
             add_rows(job, file, report, "settings", add_setting)) &&
+           (!fr_file_has(report, "sites") || add_rows(job, file, report, "sites", add_site)) &&
            (!fr_file_has(report, "waits") || add_rows(job, file, report, "waits", add_wait));
 }
 

@@ -10,7 +10,7 @@
 enum { MANY = 24 }; // rows beyond which a table is folded up
 
 // Where the time of calls went: waiting, Fabrail, copies, the MPI library.
-static void write_split(FILE *out, const struct fr_tools_job_totals *totals, uint64_t longest)
+void fr_page_split(FILE *out, const struct fr_tools_job_totals *totals, uint64_t longest)
 {
     const struct {
         const char *class;
@@ -28,7 +28,7 @@ static void write_split(FILE *out, const struct fr_tools_job_totals *totals, uin
     fputs("</div>", out);
 }
 
-static void write_time_legend(FILE *out)
+void fr_page_time_legend(FILE *out)
 {
     fputs("<p class=\"legend\"><span><span class=\"swatch t-wait\"></span>waiting</span> "
           "<span><span class=\"swatch t-own\"></span>in Fabrail</span> <span><span class=\"swatch "
@@ -38,7 +38,7 @@ static void write_time_legend(FILE *out)
 }
 
 // Bytes a second while ranks did not wait.
-static void write_rate(FILE *out, const struct fr_tools_job_totals *totals)
+void fr_page_rate(FILE *out, const struct fr_tools_job_totals *totals)
 {
     char text[FR_UNIT_TEXT_BYTES];
     uint64_t ns = fr_tools_job_ns(totals) - totals->wait_ns;
@@ -65,13 +65,13 @@ static void write_function(FILE *out, const struct fr_tools_job_function *functi
     }
     fputs("</td><td class=\"plot\">", out);
     fputs("<div class=\"beside\">", out);
-    write_split(out, totals, fr_tools_job_is_of_start(function->name) ? 0 : longest);
+    fr_page_split(out, totals, fr_tools_job_is_of_start(function->name) ? 0 : longest);
     fr_html_number(out, FR_UNIT_NS, fr_tools_job_ns(totals), "functions.%zu.ns", index);
     fputs("</div></td><td>", out);
     fr_html_number(out, FR_UNIT_NS, totals->wait_ns, "functions.%zu.wait_ns", index);
     fputs(totals->bytes ? "</td><td>" : "</td><td class=\"zero\">", out);
     fr_html_number(out, FR_UNIT_BYTES, totals->bytes, "functions.%zu.bytes", index);
-    write_rate(out, totals);
+    fr_page_rate(out, totals);
     fputs("</td><td>", out);
     fr_html_number(out, FR_UNIT_COUNT, totals->calls, "functions.%zu.calls", index);
     fputs("</td><td class=\"text why\">", out);
@@ -91,7 +91,7 @@ void fr_page_functions(FILE *out, const struct fr_job *job)
     fputs("<section id=\"functions\"><h2>Functions</h2>\n<p class=\"about\">Of all ranks, the "
           "slowest first.</p>\n",
           out);
-    write_time_legend(out);
+    fr_page_time_legend(out);
     fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table of functions\">"
           "<table class=\"sortable\"><thead><tr><th scope=\"col\">Function</th><th scope=\"col\" "
           "class=\"text\">Path</th>"
@@ -126,7 +126,7 @@ static void write_rank(FILE *out, const struct fr_tools_job_rank *rank, uint64_t
                    rank->rank);
     fputs("</td><td class=\"plot\">", out);
     fputs("<div class=\"beside\">", out);
-    write_split(out, &all, longest);
+    fr_page_split(out, &all, longest);
     fr_html_number(out, FR_UNIT_NS, fr_tools_job_ns(&all), "ranks.%d.ns", rank->rank);
     fputs("</div></td><td>", out);
     fr_html_number(out, FR_UNIT_NS, all.wait_ns, "ranks.%d.wait_ns", rank->rank);
@@ -150,7 +150,7 @@ void fr_page_ranks(FILE *out, const struct fr_job *job)
     fputs("<section id=\"ranks\"><h2>Ranks</h2>\n<p class=\"about\">Time in calls with device "
           "buffers, rank by rank.</p>\n",
           out);
-    write_time_legend(out);
+    fr_page_time_legend(out);
     if (many)
         fprintf(out, "<details><summary>All %zu ranks</summary>\n", job->rank_count);
     fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table of ranks\">"

@@ -75,7 +75,7 @@ static inline void fr_report_buffer(const struct fr_report_buffer *buffer)
 void fr_report_touch(enum fr_policy_path path);
 
 // Begins a call. Called by fr_report_call_begin alone.
-void fr_report_begin(enum fr_fn fn);
+void fr_report_begin(enum fr_fn fn, uintptr_t site, const fr_word *args);
 // Ends a call. Called by fr_report_call_end alone.
 void fr_report_end(void);
 // Counts the wait for a message. Called by fr_report_waited alone.
@@ -89,11 +89,12 @@ static inline void fr_report_waited(int rank)
         fr_report_count_wait(rank);
 }
 
-// Says that the calling thread begins to serve a call of `fn`, if a report is asked for.
-static inline void fr_report_call_begin(enum fr_fn fn)
+// Says that the calling thread begins to serve a call of `fn` that returns to `site`, if a report
+// is asked for. `args` is not read after the end of the call, and may be NULL.
+static inline void fr_report_call_begin(enum fr_fn fn, uintptr_t site, const fr_word *args)
 {
     if (FR_UNLIKELY(fr_report_on))
-        fr_report_begin(fn);
+        fr_report_begin(fn, site, args);
 }
 // Says that the calling thread has served its call, if a report is asked for.
 static inline void fr_report_call_end(void)

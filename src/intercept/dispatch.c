@@ -221,7 +221,7 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
         fr_request_any_abandoned = true;
     fr_intercept_handler_frame = frame;
     fr_device_begin_call();
-    fr_report_call_begin(fn);
+    fr_report_call_begin(fn, caller_of(registers, stack), args);
     if (FR_UNLIKELY(awaited)) {
         look_after_others(entry);
         fr_request_advance_all();

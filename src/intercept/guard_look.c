@@ -6,11 +6,11 @@
 // count: the program may go on writing to those in between.
 #include "config.h"
 
+#include "fabrail/core/site.h"
 #include "fabrail/device/app_work.h"
 #include "fabrail/job.h"
 #include "intercept/guard.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 
 enum { CHUNK_BYTES = 4 << 20 };
@@ -181,35 +181,33 @@ static void name_peer(const struct fr_request_op *op, bool receives, char *text,
         snprintf(text + length, room - (size_t)length, " with tag %d", tag);
 }
 
-static void name_site(uintptr_t site, char *text, size_t room)
+static void name_site(uintptr_t call, char text[FR_SITE_TEXT_BYTES])
 {
-    Dl_info info;
-    text[0] = '\0';
-    if (!dladdr((const void *)(site - 1), &info) || !info.dli_fname)
-        return;
-    const char *slash = strrchr(info.dli_fname, '/');
-    snprintf(text, room, ", called at %s+0x%jx", slash ? slash + 1 : info.dli_fname,
-             (uintmax_t)(site - 1 - (uintptr_t)info.dli_fbase));
+    struct fr_core_site site = {.call = call};
+    fr_core_sites_find(&site, 1, false);
+    fr_core_site_text(site.function, site.object, site.address, text);
 }
 
 static void report(const struct fr_guard_op *guarded, unsigned v, enum finding what)
 {
     const struct fr_staging_view *view = &guarded->op->views[v];
     const char *name = fr_abi_rows[guarded->op->fn].name;
-    char peer[96], site[160];
+    char peer[96], site[FR_SITE_TEXT_BYTES];
     bool receives = view->out_bytes && !view->in_bytes;
     if (!is_first(guarded, view->arg, what))
         return;
     name_peer(guarded->op, receives, peer, sizeof(peer));
-    name_site(guarded->site, site, sizeof(site));
+    name_site(guarded->site, site);
     size_t bytes = view->in_bytes > view->out_bytes ? view->in_bytes : view->out_bytes;
     uintptr_t address = view->base + (uintptr_t)view->first;
     if (what == CHANGED)
-        fr_warn("race: the program changed the %zu bytes at %#jx before its %s%s was complete%s; "
+        fr_warn("race: the program changed the %zu bytes at %#jx before its %s%s was complete, "
+                "called in %s; "
                 "write to a buffer only once its request is complete",
                 bytes, (uintmax_t)address, name, peer, site);
     else
-        fr_warn("race: a GPU was still writing the %zu bytes at %#jx that %s %s%s%s; synchronize "
+        fr_warn("race: a GPU was still writing the %zu bytes at %#jx that %s %s%s, called in %s; "
+                "synchronize "
                 "the stream before the call",
                 bytes, (uintmax_t)address, name, receives ? "receives" : "sends", peer, site);
 }

@@ -44,6 +44,7 @@ struct fr_job_remembered {
     struct fr_job_tally *tallies; // communicators that some of its processes made of it
     struct ranks *_Atomic ranks;  // NULL until somebody asks
     char *promise;                // kinds of memory, NULL for none; under the lock of ranks.c
+    _Atomic uint32_t label;       // another module's (fr_job_comm_label)
     atomic_bool is_host;          // host memory alone is promised
     void *value;                  // another module's (fr_job_comm_keep)
     void (*destroy)(void *value);

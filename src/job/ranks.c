@@ -166,6 +166,17 @@ bool fr_job_comm_is_host(fr_word comm)
     return remembered && atomic_load_explicit(&remembered->is_host, memory_order_relaxed);
 }
 
+_Atomic uint32_t *fr_job_comm_label(fr_word comm, bool is_valid)
+{
+    struct fr_job_remembered *remembered = fr_job_recall(comm);
+    if (FR_UNLIKELY(!remembered && is_valid)) {
+        fr_core_lock(&lock);
+        remembered = have(comm);
+        fr_core_unlock(&lock);
+    }
+    return remembered ? &remembered->label : NULL;
+}
+
 void *fr_job_comm_value(fr_word comm)
 {
     const struct fr_job_remembered *remembered = fr_job_recall(comm);

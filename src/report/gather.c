@@ -7,6 +7,7 @@
 #include "fabrail/job.h"
 #include "report/report_int.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +47,27 @@ static void add_rows(struct fr_verdict_rank *own, bool with_buffers)
     }
 }
 
+static void add_sites(struct fr_verdict_rank *own)
+{
+    unsigned count;
+    const struct fr_core_site *sites;
+    const struct fr_report_place *places = fr_report_places(&sites, &count);
+    for (unsigned i = 0; i < count; i++) {
+        const struct fr_report_label *label = fr_report_label(places[i].label);
+        struct fr_verdict_site site = {.ns = fr_report_place_within(&places[i]) +
+                                             places[i].copies_ns + places[i].mpi_ns +
+                                             places[i].wait_ns,
+                                       .wait_ns = places[i].wait_ns};
+        if (!places[i].site)
+            continue;
+        fr_core_site_text(sites[i].function, sites[i].object, sites[i].address, site.where);
+        snprintf(site.name, sizeof(site.name), "%s", fr_report_place_function(&places[i]));
+        snprintf(site.comm, sizeof(site.comm), "%s", label ? label->name : "");
+        site.comm_ranks = label ? label->ranks : 0;
+        fr_verdict_add_site(own, &site);
+    }
+}
+
 // Describes this rank in the order in which the command reads its file.
 static void describe(struct fr_verdict_rank *own)
 {
@@ -54,6 +76,7 @@ static void describe(struct fr_verdict_rank *own)
     own->wall_ns = fr_report_wall_ns();
     add_rows(own, true);
     add_rows(own, false);
+    add_sites(own);
     for (int rank = 0; rank < fr_job_size(); rank++) {
         uint64_t ns = fr_report_waited_ns(rank);
         if (ns)

@@ -109,6 +109,36 @@ static void write_functions(struct fr_report_out *out, bool with_buffers)
     fr_report_put(out, "%],\n");
 }
 
+static void write_sites(struct fr_report_out *out)
+{
+    unsigned count;
+    const struct fr_core_site *sites;
+    const struct fr_report_place *places = fr_report_places(&sites, &count);
+    fr_report_put(out, "  \"sites\": %[");
+    for (unsigned i = 0; i < count; i++) {
+        const struct fr_report_place *place = &places[i];
+        const struct fr_report_label *label = fr_report_label(place->label);
+        const char *function = sites[i].function, *object = sites[i].object;
+        fr_report_put(out,
+                      "%,{\"name\": %q, \"function\": %q, \"object\": %q, \"address\": %u, "
+                      "\"communicator\": %q, \"ranks\": %i, \"calls\": %u, \"bytes\": {",
+                      fr_report_place_function(place), function[0] ? function : NULL,
+                      object[0] ? object : NULL, sites[i].address, label ? label->name : NULL,
+                      label ? label->ranks : 0, place->calls);
+        for (unsigned path = 0, written = 0; path < FR_PATH_COUNT; path++) {
+            if (place->bytes[path])
+                fr_report_put(out, "%s\"%s\": %u", written++ ? ", " : "", path_name(path),
+                              place->bytes[path]);
+        }
+        fr_report_put(out,
+                      "}, \"fabrail_ns\": %u, \"copies_ns\": %u, \"mpi_ns\": %u, "
+                      "\"wait_ns\": %u}",
+                      fr_report_place_within(place), place->copies_ns, place->mpi_ns,
+                      place->wait_ns);
+    }
+    fr_report_put(out, "%],\n");
+}
+
 // Adds up one cell of every slab, which lies `offset` bytes into it.
 static void add_cells(size_t offset, uint64_t *buffers, uint64_t *bytes)
 {
@@ -291,6 +321,7 @@ void fr_report_write_json(struct fr_report_out *out, const struct fr_report_end 
     write_kinds(out);
     write_functions(out, true);
     write_functions(out, false);
+    write_sites(out);
     write_sizes(out);
     write_peers(out);
     write_waits(out);

@@ -30,6 +30,9 @@ struct call {
     unsigned path;
     const char *scheme;
     struct fr_row *row; // to which its time goes, once a buffer was counted
+    uintptr_t site;     // to which it returns
+    const fr_word *args;
+    unsigned label; // of its communicator, once known
     uint64_t begin;
     uint64_t bytes;
     int peer;
@@ -179,12 +182,26 @@ static void note(const struct fr_report_buffer *buffer, struct fr_row *row)
     current.bytes += buffer->in_bytes + buffer->out_bytes;
 }
 
+// Counts a buffer's bytes where the current call was made. Progress outside of calls was made
+// nowhere.
+static void count_place(struct fr_slab *slab, const struct fr_report_buffer *buffer)
+{
+    bool inside = current.open, tells = inside && current.args && fr_abi_rows[current.fn].comm >= 0;
+    unsigned label = tells ? fr_report_label_of(current.fn, current.args, true)
+                           : fr_report_label_of(buffer->call, buffer->args, false);
+    struct fr_place *place =
+        fr_report_place(&slab->places, current.fn, inside ? current.site : 0, label);
+    fr_count_add(&place->bytes[buffer->path], buffer->in_bytes + buffer->out_bytes);
+    current.label = current.label ? current.label : label;
+}
+
 void fr_report_count_buffer(const struct fr_report_buffer *buffer)
 {
     struct fr_slab *slab = slab_of_thread();
     if (!slab)
         return;
     note(buffer, count(slab, buffer));
+    count_place(slab, buffer);
     if (buffer->args && buffer->in_bytes)
         current.peer = fr_report_count_peers(slab, buffer);
 }
@@ -215,7 +232,7 @@ static bool is_timed(struct fr_slab *slab, enum fr_fn fn)
     return false;
 }
 
-void fr_report_begin(enum fr_fn fn)
+void fr_report_begin(enum fr_fn fn, uintptr_t site, const fr_word *args)
 {
     struct fr_slab *slab = slab_of_thread();
     if (!slab)
@@ -223,7 +240,13 @@ void fr_report_begin(enum fr_fn fn)
     bool timed = is_timed(slab, fn);
     if (FR_UNLIKELY(with_nvtx && current.open)) // the application left that call by longjmp
         fr_report_nvtx_pop();
-    current = (struct call){.open = true, .timed = timed, .fn = fn, .path = FR_NO_PATH, .peer = -1};
+    current = (struct call){.open = true,
+                            .timed = timed,
+                            .fn = fn,
+                            .path = FR_NO_PATH,
+                            .site = site,
+                            .args = args,
+                            .peer = -1};
     if (FR_UNLIKELY(with_nvtx))
         fr_report_nvtx_push(fr_abi_rows[fn].name);
     fr_core_meter.inside = false; // it may be set by a call that was left by longjmp
@@ -244,13 +267,20 @@ static uint64_t find_long_ticks(void)
     return ticks;
 }
 
-static void add_time(struct fr_slab *slab, struct fr_row *row, uint64_t ticks)
+// Adds the time of the current call to its row, and to its place unless that is NULL.
+static void add_time(struct fr_slab *slab, struct fr_row *row, struct fr_place *place,
+                     uint64_t ticks)
 {
     uint64_t weight = 1u + slab->drawn[current.fn];
     fr_count_add(&row->timed_calls, 1);
     fr_count_add(&row->ticks, weight * ticks);
     for (int kind = 0; kind < FR_METER_COUNT; kind++)
         fr_count_add(&row->metered[kind], weight * fr_core_meter.ticks[kind]);
+    if (place) {
+        fr_count_add(&place->ticks, weight * ticks);
+        for (int kind = 0; kind < FR_METER_COUNT; kind++)
+            fr_count_add(&place->metered[kind], weight * fr_core_meter.ticks[kind]);
+    }
     bool warm = fr_count_get(&row->timed_calls) > WARM_CALLS;
     slab->drawn[current.fn] = warm && ticks < find_long_ticks() ? draw_skip() : 0;
     slab->skip[current.fn] = slab->drawn[current.fn];
@@ -292,12 +322,17 @@ void fr_report_end(void)
     struct fr_row *row = current.row;
     if (!row)
         row = row_of(slab, FR_ROW_KEY(current.fn, current.path, FR_KIND_HOST), current.scheme);
+    struct fr_place *place = NULL;
+    if (current.path != FR_NO_PATH)
+        place = fr_report_place(&slab->places, current.fn, current.site, current.label);
     fr_core_meter.on = false;
     current.open = false;
+    if (place)
+        fr_count_add(&place->calls, 1);
     if (row) {
         fr_count_add(&row->calls, 1);
         if (current.timed)
-            add_time(slab, row, end > current.begin ? end - current.begin : 0);
+            add_time(slab, row, place, end > current.begin ? end - current.begin : 0);
     }
     if (FR_UNLIKELY(traced || with_nvtx))
         tell(end);

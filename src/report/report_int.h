@@ -6,24 +6,12 @@
 #include "fabrail/core/meter.h"
 #include "fabrail/report.h"
 #include "fabrail/report/verdict.h"
+#include "report/count.h"
+#include "report/places.h"
 
 #include <limits.h>
 
 enum { FR_ROWS = 1024, FR_SIZE_CLASSES = 64, FR_NO_PATH = FR_PATH_COUNT };
-
-// A counter that only its own thread writes and any thread reads.
-typedef _Atomic uint64_t fr_count;
-// Adds to a counter of the calling thread.
-static inline void fr_count_add(fr_count *count, uint64_t by)
-{
-    uint64_t now = atomic_load_explicit(count, memory_order_relaxed);
-    atomic_store_explicit(count, now + by, memory_order_relaxed);
-}
-// Returns a counter, of any thread.
-static inline uint64_t fr_count_get(const fr_count *count)
-{
-    return atomic_load_explicit(count, memory_order_relaxed);
-}
 
 // Buffers and their bytes.
 struct fr_cell {
@@ -65,6 +53,7 @@ struct fr_slab {
     struct fr_cell (*_Atomic peers)[FR_PATH_COUNT]; // by rank of MPI_COMM_WORLD
     fr_count *_Atomic waits; // ticks spent waiting for it, by rank of MPI_COMM_WORLD
     int peer_count;
+    struct fr_places places;
     struct fr_row *last[FR_FN_STUB_COUNT]; // row that each function used last
     // calls of each function to leave out before the next that is timed
     uint16_t skip[FR_FN_STUB_COUNT];

@@ -80,6 +80,7 @@ void fr_report_sum_up(void)
         }
     }
     sort(sum_count);
+    fr_report_places_sum_up(ns_a_tick);
 }
 
 const struct fr_report_sum *fr_report_sums(unsigned *count)

@@ -76,6 +76,15 @@ void fr_verdict_add_wait(struct fr_verdict_rank *rank, int awaited, uint64_t ns)
     }
 }
 
+void fr_verdict_add_site(struct fr_verdict_rank *rank, const struct fr_verdict_site *site)
+{
+    int least = 0;
+    for (int i = 1; i < FR_VERDICT_SITES; i++)
+        least = rank->sites[i].ns < rank->sites[least].ns ? i : least;
+    if (site->ns > rank->sites[least].ns)
+        rank->sites[least] = *site;
+}
+
 // Whether all ranks leave a function of the MPI library at about the same time, since each has to
 // hear of every other one.
 static bool leaves_together(const struct fr_verdict_row *row)
@@ -136,10 +145,11 @@ static void find_waits_in(struct fr_verdict_rank *ranks, int count,
 
 enum { KINDS = 256 };
 
-// Rows of all ranks, by kind.
+// Rows and places of all ranks, by kind.
 struct kinds {
     size_t count;
     struct fr_verdict_row rows[KINDS];
+    struct fr_verdict_site sites[KINDS];
 };
 
 static void collect(const struct fr_verdict_rank *ranks, int count, struct kinds *kinds)
@@ -253,6 +263,38 @@ static void find_slowest(const struct kinds *kinds, struct fr_verdict *verdict)
     }
 }
 
+static bool is_same_site(const struct fr_verdict_site *a, const struct fr_verdict_site *b)
+{
+    return strcmp(a->where, b->where) == 0 && strcmp(a->name, b->name) == 0 &&
+           strcmp(a->comm, b->comm) == 0 && a->comm_ranks == b->comm_ranks;
+}
+
+// Finds the place that took longest, of those that took longest on the ranks.
+static void find_site(const struct fr_verdict_rank *ranks, int count, struct kinds *kinds,
+                      struct fr_verdict *verdict)
+{
+    size_t known = 0;
+    for (int i = 0; i < count * FR_VERDICT_SITES; i++) {
+        const struct fr_verdict_site *site =
+            &ranks[i / FR_VERDICT_SITES].sites[i % FR_VERDICT_SITES];
+        size_t at = 0;
+        while (at < known && !is_same_site(&kinds->sites[at], site))
+            at++;
+        if (site->ns == 0 || at == KINDS)
+            continue;
+        if (at == known) {
+            kinds->sites[known] = *site;
+            kinds->sites[known++].ns = kinds->sites[at].wait_ns = 0;
+        }
+        kinds->sites[at].ns += site->ns;
+        kinds->sites[at].wait_ns += site->wait_ns;
+    }
+    for (size_t at = 0; at < known; at++) {
+        if (kinds->sites[at].ns > verdict->site.ns)
+            verdict->site = kinds->sites[at];
+    }
+}
+
 // Notes a thing to do. Below a hundredth of the time it is none.
 static void note(struct fr_verdict *verdict, int topic, uint64_t ns)
 {
@@ -301,6 +343,7 @@ bool fr_verdict_judge(struct fr_verdict_rank *ranks, int count, int size,
         sum_rank(&ranks[r], verdict);
     verdict->ns = verdict->wait_ns + verdict->copies_ns + verdict->wire_ns + verdict->fabrail_ns;
     find_slowest(kinds, verdict);
+    find_site(ranks, count, kinds, verdict);
     find_deeds(kinds, verdict);
     free(kinds);
     return find_late(ranks, count, verdict);

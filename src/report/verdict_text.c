@@ -152,6 +152,30 @@ static void put_slowest(char line[BYTES], const struct fr_verdict *verdict)
     }
 }
 
+void fr_verdict_comm_text(const char *name, int ranks, char text[BYTES])
+{
+    if (ranks == 0 && !name[0])
+        snprintf(text, BYTES, "no communicator");
+    else if (ranks == 0)
+        snprintf(text, BYTES, "%s", name);
+    else
+        snprintf(text, BYTES, "%s of %d rank%s", name[0] ? name : "a communicator", ranks,
+                 ranks == 1 ? "" : "s");
+}
+
+static void put_site(char line[BYTES], const struct fr_verdict *verdict)
+{
+    const struct fr_verdict_site *site = &verdict->site;
+    char time[FR_UNIT_TEXT_BYTES], share[16], comm[BYTES];
+    fr_verdict_comm_text(site->comm, site->comm_ranks, comm);
+    if (site->ns == 0)
+        snprintf(line, BYTES, "%-12s  no call", "call site");
+    else
+        snprintf(line, BYTES, "%-12s  %s %s, %.60s: %s, %.62s", "call site",
+                 fr_unit_text(FR_UNIT_NS, site->ns, time), percent(site->ns, verdict->ns, share),
+                 site->where, site->name, comm);
+}
+
 static void put_data(char line[BYTES], const struct fr_verdict *verdict)
 {
     char bytes[FR_UNIT_TEXT_BYTES], rate[FR_UNIT_TEXT_BYTES], calls[FR_UNIT_TEXT_BYTES];
@@ -177,15 +201,16 @@ void fr_verdict_lines(const struct fr_verdict *verdict, char lines[FR_VERDICT_LI
              fr_unit_text(FR_UNIT_NS, verdict->longest_ns, time));
     put_time(lines[3], "in MPI", verdict->ns, verdict->wall_ns,
              "of run time, with device buffers, all ranks together");
-    put_time(lines[4], "waiting", verdict->wait_ns, verdict->ns, whole);
-    snprintf(lines[5], BYTES, "%-12s  %.100s", "waited for", verdict->wait_ns ? late : "nobody");
-    put_time(lines[6], "copies", verdict->copies_ns, verdict->ns, whole);
-    put_time(lines[7], "wire", verdict->wire_ns, verdict->ns,
+    snprintf(deed, BYTES, "of that, for %.100s", verdict->wait_ns ? late : "nobody");
+    put_time(lines[4], "waiting", verdict->wait_ns, verdict->ns, deed);
+    put_time(lines[5], "copies", verdict->copies_ns, verdict->ns, whole);
+    put_time(lines[6], "wire", verdict->wire_ns, verdict->ns,
              "of that, in the MPI library and NICs");
-    put_time(lines[8], "Fabrail", verdict->fabrail_ns, verdict->ns, whole);
-    put_data(lines[9], verdict);
-    put_paths(lines[10], verdict);
-    put_slowest(lines[11], verdict);
+    put_time(lines[7], "Fabrail", verdict->fabrail_ns, verdict->ns, whole);
+    put_data(lines[8], verdict);
+    put_paths(lines[9], verdict);
+    put_slowest(lines[10], verdict);
+    put_site(lines[11], verdict);
     for (unsigned i = 0; i < FR_VERDICT_DEEDS; i++) {
         snprintf(deed, BYTES, "nothing stands out");
         if (i < verdict->deed_count)

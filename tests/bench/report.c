@@ -22,7 +22,7 @@ static double thread_ns(void)
 static void call(int i)
 {
     static const fr_word args[FR_MAX_ARGS];
-    fr_report_call_begin(FR_FN_MPI_Send);
+    fr_report_call_begin(FR_FN_MPI_Send, 1, NULL);
     fr_report_buffer(&(struct fr_report_buffer){.fn = FR_FN_MPI_Send,
                                                 .path = FR_PATH_PASS,
                                                 .kind = FR_KIND_MALLOC,

@@ -19,6 +19,7 @@ MESSAGES, STEP, EXCHANGES, PAIR, OTHER_PAIR, CAST = 10, 1000, 3, 64, 32, 100
 POSTED, LENGTH, LATE, TESTS, MOST_PARTS = 8, 600, 40, 20000, 25
 WORDS = {"$schema", "$id", "$defs", "$ref", "title", "description", "type", "const", "enum", "minimum", "required",
          "properties", "additionalProperties", "items", "oneOf"}
+TIMES = ("fabrail_ns", "copies_ns", "mpi_ns", "wait_ns")
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
 
@@ -109,6 +110,12 @@ def check_sums(report, wrong):
                 total = sum(row[what] for row in report[part] if row["path"] == path)
                 expect(wrong, f"{part} of {path}", total, cell[what])
         expect(wrong, "totals", report["totals"]["paths"][path]["bytes"], cell["bytes"])
+        expect(wrong, f"sites of {path}", sum(row["bytes"].get(path, 0) for row in report["sites"]), cell["bytes"])
+    rows = [row for row in report["functions"] + report["calls"] if row["path"] != "none"]
+    times = [sum(row[what] for row in table for what in TIMES) for table in (rows, report["sites"])]
+    if abs(times[0] - times[1]) > len(rows) + len(report["sites"]): # each is rounded
+        wrong.append(f"calls took {times[0]} ns by function, and {times[1]} by site")
+    expect(wrong, "calls by site", sum(row["calls"] for row in report["sites"]), sum(row["calls"] for row in rows))
     for row in report["sizes"]:
         low = row["from_bytes"]
         if not low * row["buffers"] <= row["bytes"] < max(2 * low, 2) * row["buffers"]:
@@ -126,6 +133,18 @@ def check_all_sent(report, rank, size, wrong, over_nvlink=False):
     expect(wrong, f"sent by {rank}", sent, wanted)
 
 
+def check_sites(reports, wrong):
+    """All ranks make the same calls at the same places, wherever their program is loaded. The last scatters nothing."""
+    sites = [{(row["function"], row["object"], row["address"], row["name"], row["communicator"], row["ranks"])
+              for row in report["sites"]} for report in reports]
+    if any(one != {row for row in sites[0] if one is not sites[-1] or row[3] != "MPI_Scatterv"} for one in sites):
+        wrong.append(f"call sites differ: {sites}")
+    size = reports[0]["size"]
+    named = {(row[0], row[3]) for row in sites[0] if row[4:] == ("reversed", size)}
+    expect(wrong, "calls on the communicator with a name", named, {("exchange", "MPI_Alltoall"), ("exchange", "MPI_Scatterv")})
+    expect(wrong, "communicators", {row[4] for row in sites[0]}, {"reversed", "MPI_COMM_WORLD"})
+
+
 def load_ranks(size, folder):
     return [load(os.path.join(folder, f"{rank}.json")) for rank in range(size)]
 
@@ -141,6 +160,7 @@ def check_counts(ranks, folder):
         check_all_sent(report, rank, size, wrong)
         for row in report["functions"]:
             expect(wrong, f"why {row['name']} was staged", row["reason"], "FABRAIL_PATHS excludes peer")
+    check_sites(load_ranks(size, folder), wrong)
     return wrong
 
 

@@ -200,12 +200,14 @@ def numbers_of(reports):
 
 
 def judge_verdict(browser, page, verdict):
+    no_path = page.get("paths.none.wait_ns", 0) + len(page)  # each number is rounded
     parts, whole = [page.get(f"verdict.{part}") for part in VERDICT], page.get("all.ns")
     if None in parts or sum(parts) != whole:
         yield f"the parts of the verdict are {parts}, of {whole}"
     waits = {table: sum(value for key, value in page.items() if key.startswith(table) and key.endswith(".wait_ns"))
-             for table in ("verdict.", "ranks.", "functions.", "paths.")}
-    if waits["ranks."] != waits["verdict."] or waits["functions."] != waits["paths."]:
+             for table in ("verdict.", "ranks.", "functions.", "paths.", "sites.", "comms.")}
+    if waits["ranks."] != waits["verdict."] or waits["functions."] != waits["paths."] or \
+            waits["sites."] != waits["comms."] or not -len(page) <= waits["functions."] - waits["sites."] <= no_path:
         yield f"tables and verdict do not agree on the time of waiting: {waits}"
     said = browser.ask("document.querySelector('p.verdict').textContent")
     if verdict and said != verdict[1]:
@@ -243,6 +245,26 @@ def judge_functions(page, reports):
         yield "the functions are not those of the reports"
 
 
+def judge_sites(browser, page, reports):
+    """Both tables are what the reports say, and none of them has calls without device buffers."""
+    sums = {"sites": {}, "comms": {}}
+    for row in (row for report in reports for row in report["sites"]):
+        comm = row["communicator"], row["ranks"]
+        place = row["function"], row["object"] and row["object"].split("/")[-1], row["address"], row["name"]
+        for table, key in (("sites", comm + place), ("comms", comm)):
+            cell = sums[table].setdefault(key, [0, 0, 0])
+            for i, value in enumerate((sum(row["bytes"].values()), row["calls"], sum(row[what] for what in TIMES))):
+                cell[i] += value
+    for table, cells in sums.items():
+        shown = [[page[f"{table}.{i}.{what}"] for what in ("bytes", "calls", "ns")]
+                 for i in range(sum(key.startswith(table + ".") and key.endswith(".ns") for key in page))]
+        if shown != sorted(cells.values(), key=lambda cell: -cell[2])[:200]:
+            yield f"the table of {table} is not that of the reports"
+    first = browser.ask("document.querySelector('#sites tbody th').textContent")
+    if "report_run" not in first and "transpose" not in first:
+        yield f"the first call site is {first}"
+
+
 def judge_numbers(browser, reports, verdict):
     page = browser.ask("var o = {}; document.querySelectorAll('data[data-k]').forEach(d => o[d.dataset.k] = d.value); o")
     page = {key: int(value) for key, value in page.items()}
@@ -265,6 +287,7 @@ def judge_numbers(browser, reports, verdict):
     if shown != {place: value for place, value in grouped.items() if value}:
         yield "the map is not that of the reports"
     yield from judge_functions(page, reports)
+    yield from judge_sites(browser, page, reports)
     yield from judge_verdict(browser, page, verdict)
     yield from judge_order(browser)
     if sum(key.startswith("ranks.") and key.endswith(".bytes") for key in page) != len(reports):

@@ -2,7 +2,7 @@
 check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/coll_agree tests/unit/coll_host_reduce tests/unit/coll_number tests/unit/coll_scale tests/unit/coll_segment \
     tests/unit/coll_slab tests/unit/coll_task \
-    tests/unit/core_hash tests/unit/core_log tests/unit/core_settings tests/unit/core_wait \
+    tests/unit/core_hash tests/unit/core_log tests/unit/core_settings tests/unit/core_site tests/unit/core_wait \
     tests/unit/device_classify tests/unit/device_clique tests/unit/device_context tests/unit/device_copy \
     tests/unit/device_few \
     tests/unit/device_memory tests/unit/device_mover tests/unit/device_pack tests/unit/device_push \

@@ -45,7 +45,7 @@ static void *receive(void *scheme)
     const struct fr_report_buffer staged = buffer_of(FR_PATH_HOST, NULL),
                                   pulled = buffer_of(FR_PATH_PEER, scheme);
     for (int i = 0; i < CALLS; i++) {
-        fr_report_call_begin(FR_FN_MPI_Recv);
+        fr_report_call_begin(FR_FN_MPI_Recv, 1, NULL);
         fr_report_buffer(i % 2 ? &pulled : &staged);
         fr_report_call_end();
     }
@@ -94,7 +94,7 @@ static void test_posted(void)
     own.fn = FR_FN_MPI_Isend;
     static const enum fr_fn fns[] = {FR_FN_MPI_Irecv, FR_FN_MPI_Isend, FR_FN_MPI_Wait};
     for (size_t i = 0; i < FR_ARRAY_LENGTH(fns); i++) {
-        fr_report_call_begin(fns[i]);
+        fr_report_call_begin(fns[i], 1, NULL);
         if (fns[i] == own.fn)
             fr_report_buffer(&own);
         fr_report_buffer(&posted);
@@ -111,7 +111,7 @@ static void test_posted(void)
 static void test_sampled_time(void)
 {
     for (int i = 0; i < 4 * CALLS; i++) {
-        fr_report_call_begin(FR_FN_MPI_Ssend);
+        fr_report_call_begin(FR_FN_MPI_Ssend, 1, NULL);
         fr_core_meter_end(FR_METER_MPI, fr_core_meter_begin());
         fr_report_call_end();
     }
@@ -123,9 +123,9 @@ static void test_sampled_time(void)
 // A span that an error handler left by longjmp ends with the next call.
 static void test_left_span(void)
 {
-    fr_report_call_begin(FR_FN_MPI_Issend);
+    fr_report_call_begin(FR_FN_MPI_Issend, 1, NULL);
     (void)fr_core_meter_begin();
-    fr_report_call_begin(FR_FN_MPI_Issend);
+    fr_report_call_begin(FR_FN_MPI_Issend, 1, NULL);
     CHECK(fr_core_meter_begin() != 0);
     fr_report_call_end();
     CHECK(fr_core_meter_begin() == 0, "the meter runs outside of calls");
@@ -157,6 +157,33 @@ static void test_full(void)
     }
     CHECK(lost >= FR_ROWS && lost < 2 * FR_ROWS, "%ju", (uintmax_t)lost);
     CHECK(sized == 2 * FR_ROWS, "%ju", (uintmax_t)sized);
+}
+
+// More call sites than there is room for: what they have moved is counted in one row.
+static void test_places(void)
+{
+    enum { SITES = 4 * FR_PLACES, BYTES = 3 };
+    static const struct fr_report_buffer buffer = {
+        .fn = FR_FN_MPI_Bsend, .path = FR_PATH_FABRIC, .in_bytes = BYTES};
+    const struct fr_core_site *sites;
+    unsigned count, others = 0;
+    uint64_t calls = 0, bytes = 0;
+    for (unsigned i = 0; i < 2 * SITES; i++) {
+        fr_report_call_begin(FR_FN_MPI_Bsend, 4096 + 16 * (i % SITES), NULL);
+        fr_report_buffer(&buffer);
+        fr_report_call_end();
+    }
+    fr_report_sum_up();
+    const struct fr_report_place *places = fr_report_places(&sites, &count);
+    for (unsigned i = 0; i < count; i++) {
+        calls += places[i].bytes[FR_PATH_FABRIC] ? places[i].calls : 0;
+        bytes += places[i].bytes[FR_PATH_FABRIC];
+        others += places[i].site == 0;
+        CHECK(i == 0 || places[i].ns <= places[i - 1].ns, "the slowest comes first");
+        CHECK(places[i].bytes[FR_PATH_FABRIC] <= 2 * BYTES || places[i].site == 0);
+    }
+    CHECK(count > FR_PLACES / 2 && count <= FR_PLACES && others == 1, "%u, %u", count, others);
+    CHECK(calls == 2 * SITES && bytes == 2 * SITES * BYTES, "%ju", (uintmax_t)calls);
 }
 
 static void test_text(void)
@@ -227,7 +254,7 @@ int main(void)
     setenv("FABRAIL_REPORT", "/nowhere/at/all/%r.json", 1);
     const struct fr_report_buffer early = buffer_of(FR_PATH_HOST, NULL);
     fr_report_buffer(&early); // before anybody has asked for a report
-    fr_report_call_begin(FR_FN_MPI_Recv);
+    fr_report_call_begin(FR_FN_MPI_Recv, 1, NULL);
     fr_report_call_end();
     CHECK(!fr_report_on && !fr_report_slabs());
     fr_report_start();
@@ -237,6 +264,7 @@ int main(void)
     test_sampled_time();
     test_left_span();
     test_full();
+    test_places();
     test_text();
     test_special();
     test_first_error();

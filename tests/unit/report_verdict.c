@@ -165,6 +165,38 @@ static void test_room(void)
     CHECK(verdict.ns == verdict.copies_ns && verdict.slowest_count == FR_VERDICT_SLOWEST);
 }
 
+static void add_site(struct fr_verdict_rank *rank, const char *where, const char *comm, int ranks,
+                     uint64_t ms)
+{
+    struct fr_verdict_site site = {.comm_ranks = ranks, .ns = ms * MS, .name = "MPI_Recv"};
+    snprintf(site.where, sizeof(site.where), "%s", where);
+    snprintf(site.comm, sizeof(site.comm), "%s", comm);
+    fr_verdict_add_site(rank, &site);
+}
+
+// The place that took longest of all ranks together, which did so on none of them.
+static void test_site(void)
+{
+    struct fr_verdict_rank *ranks = new_ranks(RANKS);
+    char lines[FR_VERDICT_LINES][FR_VERDICT_LINE_BYTES], where[32];
+    for (int r = 0; r < RANKS; r++) {
+        add(&ranks[r], "MPI_Recv", FR_PATH_HOST,
+            &(struct fr_verdict_row){.calls = 10, .bytes = 100, .copies_ns = 100 * (uint64_t)MS});
+        for (int i = 0; i < 2 * FR_VERDICT_SITES; i++) {
+            snprintf(where, sizeof(where), "main (a+0x%x)", 16 * r + i);
+            add_site(&ranks[r], where, "MPI_COMM_WORLD", RANKS, (uint64_t)(i == 3 ? 50 : 1));
+        }
+        add_site(&ranks[r], "rows (a+0x700)", "rows", 2, 20);
+        add_site(&ranks[r], "rows (a+0x700)", "rows", 4, 10);
+    }
+    struct fr_verdict verdict = judge(ranks, RANKS);
+    CHECK(verdict.site.ns == RANKS * 20 * (uint64_t)MS && verdict.site.comm_ranks == 2);
+    fr_verdict_lines(&verdict, lines);
+    CHECK(strcmp(lines[11],
+                 "call site     160 ms 20 %, rows (a+0x700): MPI_Recv, rows of 2 ranks") == 0,
+          "%s", lines[11]);
+}
+
 static void test_nothing(void)
 {
     struct fr_verdict verdict = judge(new_ranks(1), 1);
@@ -181,6 +213,7 @@ int main(void)
     test_slow();
     test_rails();
     test_room();
+    test_site();
     test_nothing();
     return check_result();
 }

@@ -5,12 +5,15 @@
 #ifndef FR_FABRAIL_REPORT_VERDICT_H
 #define FR_FABRAIL_REPORT_VERDICT_H
 
+#include "fabrail/core/site.h"
 #include "fabrail/policy.h"
 
 enum {
     FR_VERDICT_ROWS = 32,   // of a rank; what has no room is in the last one
     FR_VERDICT_AWAITED = 4, // ranks that a rank has waited for most
     FR_VERDICT_NAME_BYTES = 40,
+    FR_VERDICT_SITES = 8, // call sites of a rank that took longest
+    FR_VERDICT_COMM_BYTES = 48,
     FR_VERDICT_TOPICS = 11,
     FR_VERDICT_LINES = 15,
     FR_VERDICT_LINE_BYTES = 192,
@@ -41,6 +44,16 @@ struct fr_verdict_row {
     uint64_t fabrail_ns, copies_ns, mpi_ns, wait_ns;
 };
 
+// Calls of one function at one place on communicators of one name and size.
+struct fr_verdict_site {
+    char where[FR_SITE_TEXT_BYTES]; // as fr_core_site_text says it
+    char name[FR_VERDICT_NAME_BYTES];
+    char comm[FR_VERDICT_COMM_BYTES]; // empty for none
+    int32_t comm_ranks;               // 0 if the communicator is unknown
+    uint32_t unused;
+    uint64_t ns, wait_ns;
+};
+
 // What a rank has done.
 struct fr_verdict_rank {
     int32_t rank; // in MPI_COMM_WORLD
@@ -53,12 +66,16 @@ struct fr_verdict_rank {
         uint64_t ns;  // 0 for none
     } awaited[FR_VERDICT_AWAITED];
     struct fr_verdict_row rows[FR_VERDICT_ROWS];
+    struct fr_verdict_site sites[FR_VERDICT_SITES]; // unused ones have an `ns` of 0
 };
 
 // Adds time of calls to a rank. Equal calls in equal order give equal ranks. Calls by no path are
 // left out.
 void fr_verdict_add_row(struct fr_verdict_rank *rank, const struct fr_verdict_reason *why,
                         const struct fr_verdict_row *row);
+// Adds the calls of one place. Only those that took longest stay. Equal calls in equal order give
+// equal ranks.
+void fr_verdict_add_site(struct fr_verdict_rank *rank, const struct fr_verdict_site *site);
 // Adds a wait for another rank. Called once for each, in the order of ranks.
 void fr_verdict_add_wait(struct fr_verdict_rank *rank, int awaited, uint64_t ns);
 
@@ -84,6 +101,7 @@ struct fr_verdict {
     unsigned late_count;       // 0 if none stand out
     struct fr_verdict_row slowest[FR_VERDICT_SLOWEST]; // without their waits, the slowest first
     unsigned slowest_count;
+    struct fr_verdict_site site; // that took longest of all, with its waits; `ns` is 0 for none
     struct fr_verdict_deed deeds[FR_VERDICT_DEEDS]; // what spares most comes first
     unsigned deed_count;
 };
@@ -102,6 +120,8 @@ void fr_verdict_deed_text(const struct fr_verdict *verdict, const struct fr_verd
 // Writes the verdict as lines whose columns are aligned. The second is the sentence.
 void fr_verdict_lines(const struct fr_verdict *verdict,
                       char lines[FR_VERDICT_LINES][FR_VERDICT_LINE_BYTES]);
+// Writes a communicator, such as "MPI_COMM_WORLD of 4 ranks". `name` may be empty.
+void fr_verdict_comm_text(const char *name, int ranks, char text[FR_VERDICT_LINE_BYTES]);
 // Writes the late ranks, such as "ranks 3 and 5", or "one another" if none stand out.
 void fr_verdict_late_text(const struct fr_verdict *verdict, char text[FR_VERDICT_LINE_BYTES]);
 
