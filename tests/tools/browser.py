@@ -199,15 +199,15 @@ def numbers_of(reports):
     return want, matrix
 
 
-def judge_verdict(browser, page, verdict):
-    no_path = page.get("paths.none.wait_ns", 0) + len(page)  # each number is rounded
+def judge_verdict(browser, page, verdict, reports):
+    rows = 5 * sum(len(report[part]) for report in reports for part in ("functions", "calls", "sites"))  # each is rounded
     parts, whole = [page.get(f"verdict.{part}") for part in VERDICT], page.get("all.ns")
     if None in parts or sum(parts) != whole:
         yield f"the parts of the verdict are {parts}, of {whole}"
     waits = {table: sum(value for key, value in page.items() if key.startswith(table) and key.endswith(".wait_ns"))
              for table in ("verdict.", "ranks.", "functions.", "paths.", "sites.", "comms.")}
     if waits["ranks."] != waits["verdict."] or waits["functions."] != waits["paths."] or \
-            waits["sites."] != waits["comms."] or not -len(page) <= waits["functions."] - waits["sites."] <= no_path:
+            waits["sites."] != waits["comms."] or abs(waits["sites."] - waits["verdict."]) > rows:
         yield f"tables and verdict do not agree on the time of waiting: {waits}"
     said = browser.ask("document.querySelector('p.verdict').textContent")
     if verdict and said != verdict[1]:
@@ -288,7 +288,7 @@ def judge_numbers(browser, reports, verdict):
         yield "the map is not that of the reports"
     yield from judge_functions(page, reports)
     yield from judge_sites(browser, page, reports)
-    yield from judge_verdict(browser, page, verdict)
+    yield from judge_verdict(browser, page, verdict, reports)
     yield from judge_order(browser)
     if sum(key.startswith("ranks.") and key.endswith(".bytes") for key in page) != len(reports):
         yield "the ranks are not those of the reports"
