@@ -37,6 +37,7 @@ struct fr_layout {
                           // to the datatype itself when that is contiguous or of size 0
     size_t unit_bytes; // a message may be cut at each multiple of it, with no predefined datatype
                        // in two; at least 1, very large where that is not known, as for MPI_PACKED
+    fr_word basic; // the predefined datatype of all bytes; 0 where there are several, or for pairs
     bool exact; // MPI copies all bytes of its predefined datatypes. It need not with a long double,
                 // whose last bytes have no meaning
     size_t group_count; // groups of one element; their bytes add up to size_bytes
@@ -88,6 +89,12 @@ static inline void fr_datatype_span(ptrdiff_t extent, ptrdiff_t true_lower, size
     *first = none ? 0 : true_lower + (reach < 0 ? reach : 0);
     *bytes = none ? 0 : true_extent + (size_t)(reach < 0 ? -reach : reach);
 }
+
+// Returns where MPI_Pack_external puts the bytes that MPI_Pack puts one behind the other: a layout
+// of `external32` data, of a length that divides the datatype's size, which repeats. The first call
+// asks MPI. The layout owns it. Returns NULL where MPI does more than to turn bytes around, or
+// there was no memory. Called with the datatype alive.
+const struct fr_layout *fr_datatype_external_get(const struct fr_layout *layout);
 
 // A layout in the form that kernels take. Immutable; lives as long as the layout.
 struct fr_datatype_compiled {

@@ -15,6 +15,7 @@ struct fr_datatype_private {
     atomic_size_t references; // the table's, and one for each acquire
     atomic_bool owns_packed;
     _Atomic(struct fr_datatype_compiled *) compiled; // NULL until first asked for
+    _Atomic(struct fr_datatype_private *) external;  // NULL until first asked for
     unsigned long epoch; // packed types of an earlier epoch went with their MPI_Finalize
     UT_hash_handle hh;
 };
@@ -100,12 +101,62 @@ const struct fr_datatype_compiled *fr_datatype_compiled_get(const struct fr_layo
     return found == &uncompiled ? NULL : found;
 }
 
-static void destroy(struct fr_datatype_private *entry)
+// Marks layouts without one of external32.
+static struct fr_datatype_private no_external;
+
+static void free_entry(struct fr_datatype_private *entry)
 {
-    free_packed(entry);
+    if (entry == NULL || entry == &no_external)
+        return;
     free_compiled(atomic_load_explicit(&entry->compiled, memory_order_acquire));
     free(entry->layout.groups);
     free(entry);
+}
+
+static struct fr_datatype_private *make_external(const struct fr_layout *layout)
+{
+    struct fr_datatype_list list;
+    struct fr_datatype_private *made = calloc(1, sizeof(*made));
+    if (made == NULL || !fr_datatype_external_list(layout, &list)) {
+        free(made);
+        return &no_external;
+    }
+    const struct fr_datatype_group *first = &list.items[0];
+    made->layout = (struct fr_layout){
+        .size_bytes = list.bytes,
+        .extent = (ptrdiff_t)list.bytes,
+        .true_extent = list.bytes,
+        .contiguous = list.count == 1 && first->bytes == list.bytes,
+        .unit_bytes = list.bytes,
+        .exact = true,
+        .group_count = list.count,
+        .groups = list.items,
+        .private = made,
+    };
+    return made;
+}
+
+// Several threads may ask at once: the answer of the first counts.
+const struct fr_layout *fr_datatype_external_get(const struct fr_layout *layout)
+{
+    struct fr_datatype_private *entry = layout->private;
+    struct fr_datatype_private *found =
+        atomic_load_explicit(&entry->external, memory_order_acquire);
+    if (found == NULL) {
+        struct fr_datatype_private *made = make_external(layout);
+        if (atomic_compare_exchange_strong(&entry->external, &found, made))
+            found = made;
+        else
+            free_entry(made);
+    }
+    return found == &no_external ? NULL : &found->layout;
+}
+
+static void destroy(struct fr_datatype_private *entry)
+{
+    free_packed(entry);
+    free_entry(atomic_load_explicit(&entry->external, memory_order_acquire));
+    free_entry(entry);
 }
 
 static void drop(struct fr_datatype_private *entry)
@@ -263,6 +314,7 @@ static enum fr_status fill(struct fr_datatype_private *entry, struct fr_datatype
     }
     layout->unit_bytes = decoded->unit_bytes > 0 ? decoded->unit_bytes : 1;
     layout->exact = !decoded->inexact;
+    layout->basic = decoded->several || decoded->signature.broken ? 0 : decoded->basic;
     layout->group_count = list->count;
     layout->groups = list->items;
     *list = (struct fr_datatype_list){0};

@@ -149,6 +149,8 @@ struct fr_datatype_decoded {
     struct fr_datatype_list list;
     struct fr_datatype_signature signature;
     size_t unit_bytes; // unit of the packed bytes so far (unit.c); 0 before the first
+    fr_word basic;     // the predefined datatype of all bytes so far; 0 before the first
+    bool several;      // they are of more than one
     bool inexact;
 };
 
@@ -173,6 +175,10 @@ FR_MUST_CHECK enum fr_status fr_datatype_decode_packed(fr_word type,
 // Writes the form of a layout that kernels take, except for the id. The caller owns the table.
 // Returns false where fr_datatype_compiled_get returns NULL.
 bool fr_datatype_compile(const struct fr_layout *layout, struct fr_datatype_compiled *compiled);
+
+// Makes the list of fr_datatype_external_get, which the caller frees. Returns false, with nothing
+// to free, where that returns NULL.
+bool fr_datatype_external_list(const struct fr_layout *layout, struct fr_datatype_list *list);
 
 // Apply an array constructor to its decoded element, in `list`. *elements becomes the number of
 // elements that the array holds.

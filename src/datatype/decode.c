@@ -63,6 +63,7 @@ static enum fr_status add_basic(fr_word type, size_t size, const struct pair *pa
     fr_datatype_list_finish(&decoded->list);
     fr_datatype_unit_add(decoded, 0, type == fr_abi_mpi.PACKED ? SIZE_MAX : size);
     decoded->inexact = !is_exact(type, size);
+    decoded->basic = type;
     struct fr_datatype_term term = {type, 1, size, true};
     decoded->signature.broken = size > 0 && (ptrdiff_t)size != extents.extent;
     return fr_datatype_signature_add(&decoded->signature, &term);
@@ -216,6 +217,9 @@ static enum fr_status add_member(struct decoder *decoder, const struct fr_dataty
     if (member->list.bytes > 0) {
         fr_datatype_unit_add(decoded, decoded->list.bytes, member->unit_bytes);
         decoded->inexact = decoded->inexact || member->inexact;
+        decoded->several = decoded->several || member->several ||
+                           (decoded->list.bytes > 0 && decoded->basic != member->basic);
+        decoded->basic = member->basic;
     }
     enum fr_status status =
         fr_datatype_list_push_blocks(&decoded->list, &member->list, extent, &block);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // MPI_Pack and MPI_Unpack between two buffers in device memory: the bytes are copied on the device,
 // in the real MPI's own format. That is the bytes of the type map without gaps in every MPI library
-// so far; the first call makes sure. The real MPI is called without data, to check the arguments.
+// so far; the first call makes sure. The external forms put these bytes into another order. The
+// real MPI is called without data, to check the arguments.
 #include "config.h"
 
 #include "fabrail/staging/own_copy.h"
@@ -74,43 +75,81 @@ static bool prepare(struct fr_request_op *op, struct fr_staging_view *shaped,
 static void advance(const struct fr_request_op *op, size_t bytes)
 {
     void *position = (void *)op->args[fr_abi_rows[op->fn].position];
-    if (fr_abi_rows[op->fn].flags & FR_ROW_LARGE)
+    if (fr_abi_rows[op->fn].flags & (FR_ROW_LARGE | FR_ROW_EXTERNAL))
         *(int64_t *)position += (int64_t)bytes;
     else
         *(int *)position += (int)bytes;
 }
 
-// Calls the real function without data, and makes the copy.
-static int run(struct fr_request_op *op, const struct fr_staging_own_copy *copy)
+// Gives the packed side of a copy the layout of external32. Returns false where the real MPI has to
+// pack.
+static bool use_external(const struct fr_request_op *op, struct fr_staging_own_copy *copy,
+                         bool packs)
+{
+    struct fr_staging_elements *packed = packs ? &copy->to : &copy->from;
+    const struct fr_layout *external =
+        strcmp((const char *)op->args[0], "external32") == 0
+            ? fr_datatype_external_get((packs ? &copy->from : &copy->to)->layout)
+            : NULL;
+    if (external == NULL)
+        return false;
+    packed->layout = external;
+    packed->count = copy->bytes / external->size_bytes;
+    return true;
+}
+
+// Makes a copy. Turning bytes around is left to the real MPI where no kernel can.
+static enum fr_status make(const struct fr_request_op *op, const struct fr_staging_own_copy *copy)
+{
+    bool turns = (fr_abi_rows[op->fn].flags & FR_ROW_EXTERNAL) &&
+                 !(copy->from.layout->contiguous && copy->to.layout->contiguous);
+    return turns ? fr_staging_copy_own_fused(&op->views[0], &op->views[1], copy)
+                 : fr_staging_copy_own(&op->views[0], &op->views[1], copy, 1);
+}
+
+// Calls the real function without data, and makes the copy. Returns FR_ERR_UNSUPPORTED, with
+// nothing done, if the real MPI has to pack.
+static enum fr_status run(struct fr_request_op *op, const struct fr_staging_own_copy *copy, int *rc)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
     bool packs = row->class == FR_CLASS_PACK;
-    op->args[packs ? row->send.count : row->receive.count] = 0;
-    int rc = fr_abi_call(op->fn, op->args);
-    if (rc != fr_abi_mpi.SUCCESS)
-        return rc;
-    enum fr_status status = fr_staging_copy_own(&op->views[0], &op->views[1], copy, 1);
-    if (status != FR_OK)
-        return fr_request_fail(op, status);
-    advance(op, copy->bytes);
-    return rc;
+    unsigned count_arg = (unsigned)(packs ? row->send.count : row->receive.count);
+    fr_word count = op->args[count_arg];
+    op->args[count_arg] = 0;
+    *rc = fr_abi_call(op->fn, op->args);
+    op->args[count_arg] = count;
+    if (*rc != fr_abi_mpi.SUCCESS)
+        return FR_OK;
+    enum fr_status status = make(op, copy);
+    if (status == FR_OK)
+        advance(op, copy->bytes);
+    else if (status != FR_ERR_UNSUPPORTED)
+        *rc = fr_request_fail(op, status);
+    return status == FR_ERR_UNSUPPORTED ? status : FR_OK;
 }
 
 bool fr_intercept_call_pack(struct fr_request_op *op, int *result)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
     bool packs = row->class == FR_CLASS_PACK;
-    if (op->view_count != 2 || (row->flags & FR_ROW_EXTERNAL) ||
-        !(fr_core_settings()->paths & FR_PATH_BIT_PEER) ||
-        !prepare(op, &op->views[packs ? 0 : 1], &op->views[packs ? 1 : 0]))
+    struct fr_staging_view *packed = op->view_count == 2 ? &op->views[packs ? 1 : 0] : NULL;
+    if (packed == NULL || !(fr_core_settings()->paths & FR_PATH_BIT_PEER))
         return false;
-    fr_intercept_coll_buffer_count(op, "both buffers are on one device");
-    const struct fr_staging_own_copy copy = {
+    size_t room = packed->blocks[0].count;
+    if (!prepare(op, &op->views[packs ? 0 : 1], packed))
+        return false;
+    struct fr_staging_own_copy copy = {
         .from = elements_of(&op->views[0]),
         .to = elements_of(&op->views[1]),
         .bytes = bytes_of(&op->views[0]),
     };
-    *result = run(op, &copy);
+    bool is_external = row->flags & FR_ROW_EXTERNAL;
+    if ((is_external && !use_external(op, &copy, packs)) || run(op, &copy, result) != FR_OK) {
+        packed->blocks[0].count = room;
+        fr_staging_view_measure(packed);
+        return false;
+    }
+    fr_intercept_coll_buffer_count(op, "both buffers are on one device");
     fr_request_op_free(op);
     return true;
 }

@@ -72,13 +72,17 @@ static bool fuse(const struct fr_staging_view *to, const struct fr_staging_own_c
     target.first = (ptrdiff_t)(to->base + (uintptr_t)to->first - target.base);
     target.blocks = &block;
     target.block_count = 1;
-    const struct fr_datatype_compiled *from = fr_datatype_compiled_get(copy->from.layout);
-    if (from == NULL || !fr_staging_fuses(&target))
+    bool gaps = !copy->from.layout->contiguous;
+    const struct fr_datatype_compiled *from =
+        gaps ? fr_datatype_compiled_get(copy->from.layout) : NULL;
+    if ((gaps && from == NULL) || !fr_staging_fuses(&target))
         return false;
-    struct fr_staging_fused fused = {
-        .view = &target, .far = &from->shape, .source = copy->from.address, .last = copy->bytes};
+    struct fr_staging_fused fused = {.view = &target,
+                                     .far = gaps ? &from->shape : NULL,
+                                     .source = copy->from.address,
+                                     .last = copy->bytes};
     struct fr_staging_table *table = NULL;
-    if (from->table != NULL) {
+    if (gaps && from->table != NULL) {
         table = fr_staging_table_borrow(from, to->range.device);
         if (table == NULL)
             return false;
@@ -156,32 +160,54 @@ static enum fr_status sync_app_work(const struct fr_staging_view *view)
     return fr_device_sync_app_work(&view->range, view->base + (uintptr_t)view->first, view->span);
 }
 
-// Copies run in the context that either side belongs to. Memory of pools and VMM belongs to none,
-// and can be used in any.
-enum fr_status fr_staging_copy_own(const struct fr_staging_view *source,
-                                   const struct fr_staging_view *target,
-                                   const struct fr_staging_own_copy *copies, size_t count)
+// Prepares the views of both sides. Copies run in the context that either side belongs to. Memory
+// of pools and VMM belongs to none, and can be used in any.
+static enum fr_status begin(const struct fr_staging_view *source,
+                            const struct fr_staging_view *target, struct fr_staging_view *from,
+                            struct fr_staging_view *to)
 {
-    struct fr_staging_view from_view = *source, to_view = *target;
-    struct fr_staging_view *from = &from_view, *to = &to_view;
+    *from = *source;
+    *to = *target;
     if (from->range.context == NULL)
         from->range.context = to->range.context;
     else
         to->range.context = from->range.context;
+    enum fr_status status = sync_app_work(from);
+    return status == FR_OK ? sync_app_work(to) : status;
+}
+
+enum fr_status fr_staging_copy_own(const struct fr_staging_view *source,
+                                   const struct fr_staging_view *target,
+                                   const struct fr_staging_own_copy *copies, size_t count)
+{
+    struct fr_staging_view from, to;
     struct fr_device_batch batch;
     bool are_two = false;
-    enum fr_status status = sync_app_work(from);
-    if (status == FR_OK)
-        status = sync_app_work(to);
+    enum fr_status status = begin(source, target, &from, &to);
     if (status != FR_OK)
         return status;
     fr_device_batch_begin(&batch);
     for (size_t i = 0; i < count; i++) {
         if (takes_one_step(&copies[i]))
-            copy_at_once(from, to, &copies[i], &batch);
+            copy_at_once(&from, &to, &copies[i], &batch);
         else
-            are_two = !fuse(to, &copies[i], &batch) || are_two;
+            are_two = !fuse(&to, &copies[i], &batch) || are_two;
     }
     status = fr_device_batch_finish(&batch);
-    return status == FR_OK && are_two ? copy_in_two(from, to, copies, count) : status;
+    return status == FR_OK && are_two ? copy_in_two(&from, &to, copies, count) : status;
+}
+
+enum fr_status fr_staging_copy_own_fused(const struct fr_staging_view *source,
+                                         const struct fr_staging_view *target,
+                                         const struct fr_staging_own_copy *copy)
+{
+    struct fr_staging_view from, to;
+    struct fr_device_batch batch;
+    enum fr_status status = begin(source, target, &from, &to);
+    if (status != FR_OK)
+        return status;
+    fr_device_batch_begin(&batch);
+    bool launched = fuse(&to, copy, &batch);
+    status = fr_device_batch_finish(&batch);
+    return status == FR_OK && !launched ? FR_ERR_UNSUPPORTED : status;
 }

@@ -31,4 +31,11 @@ FR_MUST_CHECK enum fr_status fr_staging_copy_own(const struct fr_staging_view *s
                                                  const struct fr_staging_own_copy *copies,
                                                  size_t count);
 
+// Makes a copy as fr_staging_copy_own does, but by a kernel or not at all. At least one side has a
+// datatype that is not contiguous. Returns FR_ERR_UNSUPPORTED, with nothing done, where no kernel
+// can be launched.
+FR_MUST_CHECK enum fr_status fr_staging_copy_own_fused(const struct fr_staging_view *source,
+                                                       const struct fr_staging_view *target,
+                                                       const struct fr_staging_own_copy *copy);
+
 #endif
