@@ -182,6 +182,25 @@ static inline bool fr_request_is_awaited(void)
 // function that waits for one message or for untracked requests is called as a row of tests.
 int fr_request_call_real(enum fr_fn fn, const fr_word *args);
 
+// ---- the attendant, a thread under MPI_THREAD_MULTIPLE (attendant.c)
+
+// Allows the attendant. It calls `look` again and again, which calls fr_request_attend.
+void fr_request_attendant_allow(void (*look)(void));
+
+// Returns whether the attendant looks after others, so that sends may wait in their buffers
+// whatever the program's threads do. Starts it if it is allowed. Costs a load or two otherwise.
+bool fr_request_is_attended(void);
+
+// Has the attendant look, if others may have begun to depend on this process. Returns whether there
+// is one.
+bool fr_request_attendant_wake(void);
+
+// Gives and receives what others wait for. Called by the attendant alone.
+void fr_request_attend(void);
+
+// Ends the attendant, and allows no other. Called when no other thread is in MPI.
+void fr_request_attendant_stop(void);
+
 // Called before a collective, in which nothing can be received. Receives what comes from senders
 // that have had to wait, until nothing has come for a moment.
 void fr_request_receive_coming(void);

@@ -198,7 +198,8 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
         fr_request_notice_awaited();
     bool awaited = works && fr_request_is_awaited();
     bool blocks = entry->may_block && !inside && fr_intercept_rndv_is_enabled &&
-                  (fr_request_any_tracked() || fr_rndv_any_waiting());
+                  (fr_request_any_tracked() || fr_rndv_any_waiting()) &&
+                  !fr_request_attendant_wake();
     bool gated = entry->may_block && !outer && works && fr_rma_needs_calls();
     if (FR_LIKELY(!look && !freed && !awaited && !blocks))
         return verdict;
@@ -291,6 +292,16 @@ static void run_errands(const fr_word *registers)
     if (fr_intercept_rndv_is_enabled)
         fr_rndv_progress(NULL);
     fr_staging_trim();
+    fr_intercept_exit_late();
+}
+
+// The attendant's look. It counts as one call of the program's.
+void fr_intercept_attend(void)
+{
+    if (!fr_intercept_rndv_is_enabled)
+        return;
+    fr_intercept_dispatch_late(__builtin_frame_address(0));
+    fr_request_attend();
     fr_intercept_exit_late();
 }
 

@@ -33,7 +33,7 @@ static void tell_machine(void)
 static bool introduce(void)
 {
     int level = fr_abi_mpi.THREAD_MULTIPLE;
-    FR_MPI(Query_thread, FR_PTR(&level));
+    bool told = FR_MPI(Query_thread, FR_PTR(&level)) == fr_abi_mpi.SUCCESS;
     if (level != fr_abi_mpi.THREAD_MULTIPLE)
         fr_request_set_serial(true);
     fr_job_note();
@@ -43,6 +43,9 @@ static bool introduce(void)
         return false;
     fr_intercept_nvlink_start();
     fr_intercept_messages_start();
+    if (told && level == fr_abi_mpi.THREAD_MULTIPLE && fr_intercept_rndv_is_enabled &&
+        fr_core_settings()->progress != FR_PROGRESS_MANUAL)
+        fr_request_attendant_allow(fr_intercept_attend);
     if (fr_job_rank() > 0)
         return true;
     if (fr_job_host_count() > 0)
@@ -102,6 +105,7 @@ bool fr_intercept_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     if (fr_job_rank() < 0)
         fr_job_note(); // MPI was started in a way that no stub saw
     fr_core_log_set_rank(fr_job_rank());
+    fr_request_attendant_stop();
     fr_intercept_messages_sync();
     fr_coll_queue_stop();
     fr_request_end_freed();

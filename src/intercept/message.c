@@ -273,7 +273,8 @@ static bool describe(const struct fr_request_op *op, const struct fr_staging_vie
         .view = view,
         .must_leave = op->replaces || is_buffered(op->fn),
         .parts = fr_intercept_takes_parts(),
-        .may_wait = fr_request_serial, // else another thread may be in a call of MPI's own
+        // Else another thread may be in a call of MPI's own, and nobody gives what is asked for.
+        .may_wait = fr_request_serial || fr_request_is_attended(),
     };
     return fr_intercept_rndv_is_enabled && is_send(op, view) && !op->parts.count &&
            is_eligible(view) && view->in_bytes >= FR_RNDV_RTS_BYTES &&
@@ -306,6 +307,8 @@ bool fr_intercept_send_start(struct fr_request_op *op, struct fr_staging_view *v
     choice->reason = chosen.reason; // also the reason why MPI gets it
     if (!op->send)
         return false;
+    if (FR_UNLIKELY(!fr_request_serial)) // its receiver may ask this process for something
+        (void)fr_request_attendant_wake();
     choice->path = fr_policy_scheme_path(chosen.scheme);
     *scheme = fr_policy_scheme_name(chosen.scheme);
     view->path = FR_PATH_PASS; // MPI gets neither this memory nor a copy of it
@@ -330,9 +333,9 @@ static bool is_sent(int rc)
     return class == fr_abi_mpi.SUCCESS || class == fr_abi_mpi.ERR_TRUNCATE;
 }
 
-// Does the rest of a send after MPI was called with the RTS. A failure stays with the operation,
-// for the call that completes it.
-static void follow_rts(struct fr_request_op *op, int rc)
+// Does the rest of a send after MPI was called with the RTS. `pushes` says whether the sender then
+// owed anything. A failure stays with the operation, for the call that completes it.
+static void follow_rts(struct fr_request_op *op, bool pushes, int rc)
 {
     bool sent = is_sent(rc);
     fr_rndv_send_sent(op->send, sent);
@@ -346,7 +349,7 @@ static void follow_rts(struct fr_request_op *op, int rc)
         op->failure = status;
         op->delivered = true;
     }
-    if (fr_rndv_send_needs_push(op->send)) // mostly that ends it
+    if (pushes) // mostly that ends it
         (void)fr_request_is_over(op);
 }
 
@@ -363,7 +366,7 @@ static int send_synchronously(struct fr_request_op *op)
     _Alignas(8) char request[8];
     const fr_word *args = op->args;
     int rc = FR_MPI(Issend, args[0], args[1], args[2], args[3], args[4], args[5], FR_PTR(request));
-    follow_rts(op, rc);
+    follow_rts(op, true, rc);
     return rc == fr_abi_mpi.SUCCESS ? wait_for(request, fr_abi_mpi.STATUS_IGNORE) : rc;
 }
 
@@ -380,7 +383,7 @@ static int receive_meanwhile(struct fr_request_op *op, int sent)
         fn = wide ? FR_FN_MPI_Recv_c : FR_FN_MPI_Recv;
     int rc = fr_abi_call(fn, (const fr_word[]){args[0], args[1], args[2], args[3], args[4], args[5],
                                                nobody ? args[6] : FR_PTR(request)});
-    follow_rts(op, sent);
+    follow_rts(op, true, sent);
     return rc == fr_abi_mpi.SUCCESS && !nobody ? wait_for(request, args[6]) : rc;
 }
 
@@ -390,7 +393,7 @@ static int send_and_receive(struct fr_request_op *op)
     const fr_word *args = op->args;
     int rc = FR_MPI(Isend, args[0], args[1], args[2], args[3], args[4], args[10], FR_PTR(request));
     if (rc != fr_abi_mpi.SUCCESS) {
-        follow_rts(op, rc);
+        follow_rts(op, true, rc);
         return rc;
     }
     int received = receive_meanwhile(op, rc);
@@ -410,7 +413,7 @@ int fr_intercept_call_real(struct fr_request_op *op)
     if (pushes && (op->fn == FR_FN_MPI_Sendrecv || op->fn == FR_FN_MPI_Sendrecv_c))
         return send_and_receive(op);
     int rc = fr_request_call_real(op->fn, op->args);
-    follow_rts(op, rc);
+    follow_rts(op, pushes, rc);
     return rc;
 }
 

@@ -104,4 +104,7 @@ void fr_intercept_dispatch_late(const fr_word *registers);
 // Ends what fr_intercept_dispatch_late has begun.
 void fr_intercept_exit_late(void);
 
+// The look of the attendant (fr_request_attendant_allow).
+void fr_intercept_attend(void);
+
 #endif

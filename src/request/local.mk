@@ -1,5 +1,6 @@
 libmodules_la_SOURCES += \
 	src/request/advance.c \
+	src/request/attendant.c \
 	src/request/await.c \
 	src/request/schedule.c \
 	include/fabrail/request/schedule.h \

@@ -19,8 +19,9 @@ enum {
 // Ends a send that is over. A failure stays with the operation, for the call that completes it.
 static void end_send(struct fr_request_op *op)
 {
-    if (op->failure == FR_OK && fr_rndv_send_failure(op->send) != FR_OK) {
-        op->failure = fr_rndv_send_failure(op->send);
+    enum fr_status failure = fr_rndv_send_failure(op->send);
+    if (op->failure == FR_OK && failure != FR_OK) {
+        op->failure = failure;
         op->delivered = !op->receive.takes_rts; // what it receives may still come
     }
     fr_rndv_send_free(op->send, false);

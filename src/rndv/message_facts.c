@@ -70,7 +70,6 @@ static struct fr_policy_message facts_of(const struct fr_rndv_message *message, 
         .host_memory = !fr_device_owns(&view->range),
         .workspace_full = full,
         .host_full = no_room || fr_rndv_stage_is_full(FR_PATH_HOST, view->in_bytes),
-        .no_room = no_room,
         .may_wait = message->may_wait,
         .crowded = fr_rndv_ledger_is_crowded(),
         .clique_min_bytes = settings->clique_min_bytes,
@@ -180,7 +179,7 @@ bool fr_rndv_send_is_possible(const struct fr_rndv_message *message)
     const struct fr_job_facts *receiver = fr_job_facts_of(message->address.to);
     struct fr_policy_message facts = facts_of(message, receiver != NULL && receiver->takes_rts);
     facts.exported = facts.mapped = true;
-    facts.workspace_full = facts.host_full = facts.no_room = facts.crowded = false;
+    facts.workspace_full = facts.host_full = facts.crowded = false;
     facts.rails = facts.by_fragments ? FR_RAILS_MAX : 0;
     return length_in_turn(message, 0) > 0 &&
            fr_policy_choose_scheme(&facts).scheme != FR_SCHEME_NONE;

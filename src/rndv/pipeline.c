@@ -75,11 +75,17 @@ static struct sending *make_sending(size_t bytes)
 }
 
 // Returns whether the bytes can be copied fragment by fragment: none ends inside of an element.
-static bool may_have_ring(const struct fr_rndv_send *send, const struct sending *sending)
+static bool may_have_ring(const struct fr_rndv_send *send, unsigned shift)
 {
     const struct fr_layout *layout = send->block.layout;
-    return sending->count > RING &&
-           (layout->contiguous || ((size_t)1 << sending->shift) % layout->size_bytes == 0);
+    return fr_rndv_fragments_count(send->bytes, shift) > RING &&
+           (layout->contiguous || ((size_t)1 << shift) % layout->size_bytes == 0);
+}
+
+size_t fr_rndv_pipeline_room(const struct fr_rndv_send *send)
+{
+    unsigned shift = shift_of(send->bytes);
+    return may_have_ring(send, shift) ? (size_t)RING << shift : send->bytes;
 }
 
 // Begins the copies: of the whole message, or with `taken` of as much as there is to be memory for
@@ -91,7 +97,7 @@ static enum fr_status begin_copies(struct fr_rndv_send *send, bool taken)
     if (sending == NULL)
         return FR_ERR_NO_MEMORY;
     size_t step = (size_t)1 << sending->shift;
-    enum fr_status status = taken && may_have_ring(send, sending)
+    enum fr_status status = taken && may_have_ring(send, sending->shift)
                                 ? fr_rndv_stage_open_ring(send, RING * step)
                                 : fr_rndv_stage_open(send, FR_PATH_HOST);
     if (status == FR_OK)
@@ -109,6 +115,12 @@ static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_me
         return begin_copies(send, false);
     if (shift > MOST_SHIFT)
         return FR_ERR_UNSUPPORTED;
+    // Another thread may make the copies, and knows nothing of this one's work.
+    const struct fr_staging_view *view = &send->view;
+    enum fr_status status =
+        fr_device_sync_app_work(&view->range, view->base + (uintptr_t)view->first, view->span);
+    if (status != FR_OK)
+        return status;
     fr_rndv_waiting_add(send);
     *ready = FR_RNDV_WAITS;
     return FR_OK;
@@ -188,10 +200,9 @@ static bool progress(struct fr_rndv_send *send)
     fr_rndv_stage_give_room(send, sending->done << sending->shift);
     if (sending->done == sending->count) // others may have the memory
         fr_rndv_stage_close(send);
-    bool gone = copied && sending->sent == sending->count;
-    if (gone) // the rest is MPI's, and it is another send's turn
+    if (sending->done == sending->count) // it is another send's turn
         fr_rndv_waiting_remove(send);
-    return gone;
+    return copied && sending->sent == sending->count;
 }
 
 static int64_t wait_ns(const struct fr_rndv_send *send)

@@ -235,7 +235,9 @@ bool fr_rndv_send_waits(const struct fr_rndv_send *send)
 void fr_rndv_send_sent(struct fr_rndv_send *send, bool sent)
 {
     fr_rndv_ledger_sent(send->index);
+    fr_rndv_send_hold(send->index);
     send->sent = sent;
+    fr_rndv_send_release(send->index);
 }
 
 static enum fr_status push(struct fr_rndv_send *send)
@@ -422,7 +424,10 @@ bool fr_rndv_send_leave(struct fr_rndv_send *send)
 
 enum fr_status fr_rndv_send_failure(const struct fr_rndv_send *send)
 {
-    return send->failure;
+    fr_rndv_send_hold(send->index);
+    enum fr_status failure = send->failure;
+    fr_rndv_send_release(send->index);
+    return failure;
 }
 
 bool fr_rndv_send_is_lost(const struct fr_rndv_send *send)

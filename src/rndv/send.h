@@ -50,6 +50,9 @@ void fr_rndv_send_leave_now(struct fr_rndv_send *send);
 // the send waits on.
 FR_MUST_CHECK enum fr_status fr_rndv_pipeline_begin(struct fr_rndv_send *send, bool taken);
 
+// Returns how much memory that takes with `taken`.
+size_t fr_rndv_pipeline_room(const struct fr_rndv_send *send);
+
 // Ends a held waiting send whose bytes there is no memory for: its fragments go empty. Returns
 // false if there is no memory even for that.
 bool fr_rndv_pipeline_lose(struct fr_rndv_send *send);

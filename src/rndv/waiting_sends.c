@@ -19,8 +19,8 @@ enum {
 _Atomic size_t fr_rndv_waiting_count;
 _Atomic size_t fr_rndv_reasons;
 
-// Sends that are being given. One that takes over a second, since its receiver has stopped, does
-// not keep others from their turns.
+// Sends that are being given, until MPI has done with their bytes. One that takes over a second,
+// since its receiver has stopped, does not keep others from their turns.
 static struct {
     _Atomic unsigned holder; // index of its slot, plus one; 0: nobody
     _Atomic int64_t since_ns;
@@ -57,8 +57,8 @@ void fr_rndv_waiting_remove(struct fr_rndv_send *send)
     atomic_fetch_sub_explicit(&fr_rndv_reasons, 1, memory_order_relaxed);
 }
 
-// Returns a free turn, MOST_TURNS if there is none now.
-static unsigned find_turn(int64_t now)
+// Returns a free turn, MOST_TURNS if there is none now. Counts those that are taken and go on.
+static unsigned find_turn(int64_t now, unsigned *others)
 {
     unsigned found = MOST_TURNS, busy = 0;
     for (unsigned i = 0; i < MOST_TURNS; i++) {
@@ -68,23 +68,40 @@ static unsigned find_turn(int64_t now)
         else
             busy += now - since < FR_SECOND_NS;
     }
+    *others = busy;
     return busy < AT_ONCE ? found : MOST_TURNS;
 }
 
 bool fr_rndv_waiting_has_turn(void)
 {
-    return find_turn(fr_time_ns()) < MOST_TURNS;
+    unsigned others;
+    return find_turn(fr_time_ns(), &others) < MOST_TURNS;
+}
+
+// Takes a turn for a send. One at a time is given even if there is no room for it. Other threads
+// may take turns meanwhile.
+static bool take_turn(const struct fr_rndv_send *send)
+{
+    int64_t now = fr_time_ns();
+    unsigned index = send->index, turn, nobody, others;
+    do {
+        turn = find_turn(now, &others);
+        nobody = 0;
+        if (turn == MOST_TURNS || (others > 0 && !fr_staging_has_room(fr_rndv_pipeline_room(send))))
+            return false;
+    } while (!atomic_compare_exchange_strong(&turns[turn].holder, &nobody, index + 1));
+    atomic_store_explicit(&turns[turn].since_ns, now, memory_order_relaxed);
+    return true;
 }
 
 bool fr_rndv_waiting_give(struct fr_rndv_send *send)
 {
-    int64_t now = fr_time_ns();
-    unsigned turn = find_turn(now);
-    if (turn == MOST_TURNS || fr_rndv_pipeline_begin(send, true) != FR_OK)
+    if (!take_turn(send))
         return false;
-    atomic_store_explicit(&turns[turn].since_ns, now, memory_order_relaxed);
-    atomic_store_explicit(&turns[turn].holder, send->index + 1, memory_order_relaxed);
-    return true;
+    if (fr_rndv_pipeline_begin(send, true) == FR_OK)
+        return true;
+    end_turn(send->index);
+    return false;
 }
 
 void fr_rndv_waiting_look_after(void)

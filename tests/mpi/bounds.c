@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -819,6 +820,146 @@ static void run_own(void)
     free(out);
 }
 
+// Threads of a rank that is in a call of MPI's own while another thread begins to send or to
+// receive, and then waits for it outside of MPI.
+enum { APART_SENDS, APART_RECEIVES, APART_BARRIER, APART_WAYS };
+
+static pthread_barrier_t ready;
+static MPI_Comm apart;
+
+static void *stay_in_mpi(void *way)
+{
+    int token = 0;
+    pthread_barrier_wait(&ready);
+    if (*(int *)way == APART_BARRIER)
+        MPI_Barrier(apart);
+    else
+        MPI_Recv(&token, 1, MPI_INT, 1 - rank, TOKEN_TAG, apart, MPI_STATUS_IGNORE);
+    must(*(int *)way == APART_BARRIER || token == 1, "the token", token, 1);
+    return NULL;
+}
+
+// Begins everything once the thread is in MPI, and then is in no call before that has come back.
+static void begin_and_join(int *way, const struct memory *memory, MPI_Datatype type,
+                           MPI_Request *requests)
+{
+    enum { FIRST_TAG = 100, ENTRY_US = 50000 };
+    pthread_t thread;
+    must(pthread_create(&thread, NULL, stay_in_mpi, way) == 0, "a thread starts", 0, 1);
+    pthread_barrier_wait(&ready);
+    usleep(ENTRY_US);
+    for (int i = 0; i < count; i++) {
+        if (*way == APART_RECEIVES)
+            MPI_Irecv(memory->address, bytes, MPI_BYTE, 1 - rank, FIRST_TAG + i, MPI_COMM_WORLD,
+                      &requests[i]);
+        else
+            MPI_Isend(memory->address, 1, type, 1 - rank, FIRST_TAG + i, MPI_COMM_WORLD,
+                      &requests[i]);
+    }
+    pthread_join(thread, NULL);
+    measure();
+    MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+}
+
+// The other rank, which has one thread. It takes the last message first.
+static void meet_apart(int way, const struct memory *memory, MPI_Datatype type)
+{
+    enum { FIRST_TAG = 100 };
+    int token = 1;
+    for (int i = count; i-- > 0;) {
+        if (way == APART_RECEIVES)
+            MPI_Send(memory->address, 1, type, 1 - rank, FIRST_TAG + i, MPI_COMM_WORLD);
+        else
+            MPI_Recv(memory->address, bytes, MPI_BYTE, 1 - rank, FIRST_TAG + i, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        measure();
+    }
+    if (way == APART_BARRIER)
+        MPI_Barrier(apart);
+    else
+        MPI_Send(&token, 1, MPI_INT, 1 - rank, TOKEN_TAG, apart);
+}
+
+static void run_apart(void)
+{
+    struct memory memory = make_mapped();
+    MPI_Request *requests = malloc((size_t)count * sizeof(*requests));
+    MPI_Datatype type;
+    MPI_Type_indexed(2, (int[]){bytes / 2 - 1, bytes / 2}, (int[]){0, bytes / 2}, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    MPI_Comm_dup(MPI_COMM_WORLD, &apart);
+    pthread_barrier_init(&ready, NULL, 2);
+    for (int way = 0; way < APART_WAYS; way++) {
+        int sender = way == APART_RECEIVES;
+        write_pattern(&memory, rank == sender ? way : 100);
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0)
+            begin_and_join(&way, &memory, type, requests);
+        else
+            meet_apart(way, &memory, type);
+        if (rank != sender)
+            check_pattern(&memory, way);
+    }
+    pthread_barrier_destroy(&ready);
+    MPI_Comm_free(&apart);
+    MPI_Type_free(&type);
+    free(requests);
+}
+
+// Two threads of each rank send to the other one, and receive only then. Messages lie in pieces, so
+// that they wait until some thread over there asks for them.
+struct sender {
+    pthread_t thread;
+    struct memory in, out;
+    MPI_Datatype type;
+    int tag;
+};
+
+static void *send_and_receive(void *argument)
+{
+    const struct sender *own = argument;
+    MPI_Request *requests = malloc((size_t)count * sizeof(*requests));
+    for (int i = 0; i < count; i++)
+        MPI_Irecv(own->in.address, bytes, MPI_BYTE, 1 - rank, own->tag, MPI_COMM_WORLD,
+                  &requests[i]);
+    pthread_barrier_wait(&ready);
+    for (int i = 0; i < count; i++)
+        MPI_Send(own->out.address, 1, own->type, 1 - rank, own->tag, MPI_COMM_WORLD);
+    MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+    measure();
+    free(requests);
+    return NULL;
+}
+
+static void run_both(void)
+{
+    struct sender senders[2];
+    pthread_barrier_init(&ready, NULL, 2);
+    for (int i = 0; i < 2; i++) {
+        struct sender *own = &senders[i];
+        *own = (struct sender){.in = memory_new(MEMORY_DEVICE, (size_t)bytes),
+                               .out = memory_new(MEMORY_DEVICE, (size_t)bytes),
+                               .tag = 100 + i};
+        write_pattern(&own->in, 100);
+        write_pattern(&own->out, 2 * i + rank);
+        MPI_Type_indexed(2, (int[]){bytes / 2 - 1, bytes / 2}, (int[]){0, bytes / 2}, MPI_BYTE,
+                         &own->type);
+        MPI_Type_commit(&own->type);
+    }
+    before_kib = resident_kib();
+    for (int i = 0; i < 2; i++)
+        must(pthread_create(&senders[i].thread, NULL, send_and_receive, &senders[i]) == 0,
+             "a thread starts", i, 2);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(senders[i].thread, NULL);
+        check_pattern(&senders[i].in, 2 * i + 1 - rank);
+        MPI_Type_free(&senders[i].type);
+        memory_free(&senders[i].in);
+        memory_free(&senders[i].out);
+    }
+    pthread_barrier_destroy(&ready);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -831,8 +972,11 @@ int main(int argc, char **argv)
                  {"pool", run_pool},       {"truncates", run_truncates},
                  {"dies", run_dies},       {"asked", run_asked},
                  {"own", run_own},         {"local", run_local},
-                 {"starved", run_starved}};
-    MPI_Init(&argc, &argv);
+                 {"starved", run_starved}, {"apart", run_apart},
+                 {"both", run_both}};
+    int level = getenv("BOUNDS_THREADS") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, given;
+    MPI_Init_thread(&argc, &argv, level, &given);
+    must(given >= level, "the level of threads", given, level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     must(argc == 5, "arguments of CASE COUNT BYTES MIB", argc - 1, 4);

@@ -8,7 +8,7 @@
 #include "check.h"
 
 enum {
-    FACTS = 16,
+    FACTS = 15,
     SCHEMES = 4,
     SIZES = 15,
     RAILS = 9, // none, one or two, of each use
@@ -41,9 +41,8 @@ static struct fr_policy_message message_of(unsigned bits, unsigned failed, unsig
         .exported = bits & 64,
         .mapped = bits & 128,
         .workspace_full = bits & 256,
-        .host_full = bits & (512 | 16384),
-        .no_room = bits & 16384,
-        .may_wait = bits & 32768,
+        .host_full = bits & 512,
+        .may_wait = bits & 16384,
         .crowded = rails == 4, // one of those that decide least
         .staged_unmapped = bits & 1024,
         .host_memory = bits & 2048,
@@ -83,7 +82,7 @@ static bool is_allowed(const struct fr_policy_message *m, enum fr_policy_scheme 
                m->rail_use != FR_RAIL_OFF &&
                (m->rails > 1 || (m->rails == 1 && m->rail_use == FR_RAIL_FORCE));
     default:
-        if (m->no_room && m->may_wait) // in the buffer, unless MPI sends it at once
+        if (m->host_full && m->may_wait) // in the buffer, unless MPI sends it at once
             return m->by_fragments && m->bytes >= 4096 && !m->absolute && !m->must_leave;
         return m->by_fragments && m->bytes + 1 > MIN_PIPELINE && !m->host_full && !m->absolute &&
                !m->must_leave;

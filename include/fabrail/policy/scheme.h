@@ -30,8 +30,7 @@ struct fr_policy_message {
     bool exported;             // other processes can map the allocation
     bool mapped;               // the receiver has mapped the allocation
     bool workspace_full;       // no device workspace for so many bytes
-    bool host_full;            // too much page-locked memory waits for receivers
-    bool no_room;              // nor may a copy be staged for MPI
+    bool host_full;            // too much host memory waits for receivers
     bool may_wait;             // the sender answers receivers wherever it waits
     bool crowded;              // so many messages wait that short ones shall not join them
     unsigned failed;           // a bit, 1 << scheme, for each scheme that could not be begun
@@ -77,7 +76,7 @@ static inline bool fr_policy_rails_read_device(const struct fr_policy_message *m
 // asks for it.
 static inline bool fr_policy_waits_to_be_asked(const struct fr_policy_message *message)
 {
-    return message->no_room && message->may_wait;
+    return message->host_full && message->may_wait;
 }
 
 // Operations that move a message over rails: the receiver reads it, or asks the sender to write it.
