@@ -146,10 +146,13 @@ FR_MUST_CHECK enum fr_status fr_rma_update(struct fr_rma_window *window, struct 
 FR_MUST_CHECK enum fr_status fr_rma_flush(struct fr_rma_window *window);
 
 // Epochs, named as MPI names them. Those that end one complete its accesses first. `ranks` are
-// ranks in the window. All return FR_ERR_EPOCH for a call that does not fit those before it.
-FR_MUST_CHECK enum fr_status fr_rma_fence(struct fr_rma_window *window);
+// ranks in the window. All return FR_ERR_EPOCH for a call that does not fit those before it. A
+// fence begins an epoch unless it is the last.
+FR_MUST_CHECK enum fr_status fr_rma_fence(struct fr_rma_window *window, bool is_last);
 FR_MUST_CHECK enum fr_status fr_rma_lock(struct fr_rma_window *window, int target, bool exclusive);
 FR_MUST_CHECK enum fr_status fr_rma_unlock(struct fr_rma_window *window, int target);
+FR_MUST_CHECK enum fr_status fr_rma_flush_rank(struct fr_rma_window *window, int target);
+FR_MUST_CHECK enum fr_status fr_rma_flush_all(struct fr_rma_window *window);
 FR_MUST_CHECK enum fr_status fr_rma_lock_all(struct fr_rma_window *window);
 FR_MUST_CHECK enum fr_status fr_rma_unlock_all(struct fr_rma_window *window);
 FR_MUST_CHECK enum fr_status fr_rma_post(struct fr_rma_window *window, const int *ranks,

@@ -91,7 +91,7 @@ static enum fr_status synchronise(enum fr_fn fn, struct fr_rma_window *window, f
 {
     switch (fn) {
     case FR_FN_MPI_Win_fence:
-        return fr_rma_fence(window);
+        return fr_rma_fence(window, ((int)args[0] & fr_abi_mpi.MODE_NOSUCCEED) != 0);
     case FR_FN_MPI_Win_lock:
         return fr_rma_lock(window, (int)args[1], (int)args[0] == fr_abi_mpi.LOCK_EXCLUSIVE);
     case FR_FN_MPI_Win_lock_all:
@@ -112,8 +112,11 @@ static enum fr_status synchronise(enum fr_fn fn, struct fr_rma_window *window, f
         return test(window, (int *)args[1]);
     case FR_FN_MPI_Win_sync:
         return fr_rma_sync(window);
-    default: // flushes of all sorts
-        return fr_rma_flush(window);
+    case FR_FN_MPI_Win_flush:
+    case FR_FN_MPI_Win_flush_local:
+        return fr_rma_flush_rank(window, (int)args[0]);
+    default:
+        return fr_rma_flush_all(window);
     }
 }
 
@@ -130,6 +133,57 @@ bool fr_intercept_window_has_rank(const struct fr_rma_window *window, int rank)
     return rank >= 0 && rank < fr_rma_window_size(window);
 }
 
+// Returns the assertions of a call, and in *allowed those that it may have.
+static int assertions_of(enum fr_fn fn, const fr_word *args, int *allowed)
+{
+    switch (fn) {
+    case FR_FN_MPI_Win_fence:
+        *allowed = fr_abi_mpi.MODE_NOSTORE | fr_abi_mpi.MODE_NOPUT | fr_abi_mpi.MODE_NOPRECEDE |
+                   fr_abi_mpi.MODE_NOSUCCEED;
+        return (int)args[0];
+    case FR_FN_MPI_Win_post:
+        *allowed = fr_abi_mpi.MODE_NOCHECK | fr_abi_mpi.MODE_NOSTORE | fr_abi_mpi.MODE_NOPUT;
+        return (int)args[1];
+    case FR_FN_MPI_Win_start:
+        *allowed = fr_abi_mpi.MODE_NOCHECK;
+        return (int)args[1];
+    case FR_FN_MPI_Win_lock_all:
+        *allowed = fr_abi_mpi.MODE_NOCHECK;
+        return (int)args[0];
+    case FR_FN_MPI_Win_lock:
+        *allowed = fr_abi_mpi.MODE_NOCHECK;
+        return (int)args[2];
+    default:
+        *allowed = 0;
+        return 0;
+    }
+}
+
+// Returns the class of the error in the arguments of a call that synchronises, MPI_SUCCESS if there
+// is none. Families other than Open MPI have one class for all of these.
+static int bad_argument(const struct fr_rma_window *window, enum fr_fn fn, const fr_word *args)
+{
+    bool is_openmpi = strcmp(fr_abi_mpi.family, "Open MPI") == 0;
+    int peer = fr_abi_rows[fn].peer, allowed;
+    if (fn == FR_FN_MPI_Win_lock && (int)args[0] != fr_abi_mpi.LOCK_EXCLUSIVE &&
+        (int)args[0] != fr_abi_mpi.LOCK_SHARED)
+        return is_openmpi ? fr_abi_mpi.ERR_LOCKTYPE : fr_abi_mpi.ERR_ARG;
+    if (peer >= 0 && !fr_intercept_window_has_rank(window, (int)args[peer]))
+        return fr_abi_mpi.ERR_RANK;
+    if (assertions_of(fn, args, &allowed) & ~allowed)
+        return is_openmpi ? fr_abi_mpi.ERR_ASSERT : fr_abi_mpi.ERR_ARG;
+    return fr_abi_mpi.SUCCESS;
+}
+
+// Serves a call that synchronises with no rank. Open MPI refuses to lock that.
+static int synchronise_nobody(enum fr_fn fn, fr_word win)
+{
+    bool locks = fn == FR_FN_MPI_Win_lock || fn == FR_FN_MPI_Win_unlock;
+    return locks && strcmp(fr_abi_mpi.family, "Open MPI") == 0
+               ? fr_request_raise('w', win, fr_abi_mpi.ERR_RANK)
+               : fr_abi_mpi.SUCCESS;
+}
+
 bool fr_intercept_call_window(enum fr_fn fn, fr_word *args, int *result)
 {
     const struct fr_abi_row *row = &fr_abi_rows[fn];
@@ -141,7 +195,7 @@ bool fr_intercept_call_window(enum fr_fn fn, fr_word *args, int *result)
     struct fr_rma_window *window = fr_rma_window_find(win);
     if (!window)
         return false;
-    int rank = row->peer >= 0 ? (int)args[row->peer] : 0;
+    int bad = fr_abi_mpi.SUCCESS;
     if (frees) {
         *result = free_window(window, args);
     } else if (fn == FR_FN_MPI_Win_get_attr) {
@@ -149,13 +203,10 @@ bool fr_intercept_call_window(enum fr_fn fn, fr_word *args, int *result)
             return false;
         *(int *)args[3] = 1;
         *result = fr_abi_mpi.SUCCESS;
-    } else if (row->peer >= 0 && rank == fr_abi_mpi.PROC_NULL) {
-        *result = fr_abi_mpi.SUCCESS;
-    } else if (row->peer >= 0 && !fr_intercept_window_has_rank(window, rank)) {
-        *result = fr_request_raise('w', win, fr_abi_mpi.ERR_RANK);
-    } else if (fn == FR_FN_MPI_Win_lock && (int)args[0] != fr_abi_mpi.LOCK_EXCLUSIVE &&
-               (int)args[0] != fr_abi_mpi.LOCK_SHARED) {
-        *result = fr_request_raise('w', win, fr_abi_mpi.ERR_LOCKTYPE);
+    } else if (row->peer >= 0 && (int)args[row->peer] == fr_abi_mpi.PROC_NULL) {
+        *result = synchronise_nobody(fn, win);
+    } else if ((bad = bad_argument(window, fn, args)) != fr_abi_mpi.SUCCESS) {
+        *result = fr_request_raise('w', win, bad);
     } else {
         *result = fr_intercept_window_result(win, fn, synchronise(fn, window, win, args));
     }

@@ -6,6 +6,8 @@
 #include "intercept/coll_reduction.h"
 #include "intercept/window.h"
 
+#include <string.h>
+
 // Reads what a call says of the target: rank, displacement, and mostly count and datatype.
 static enum fr_status find_place(const struct fr_request_op *op, struct fr_rma_place *place,
                                  fr_word *type)
@@ -115,21 +117,31 @@ static enum fr_status make_request(const struct fr_request_op *op, struct fr_rma
     return status;
 }
 
-// Returns the class of the error in the arguments of a call, MPI_SUCCESS if there is none that the
-// rest would not find. An operation that does not suit its elements is found before the real MPI
-// gets it, which would tell MPI_COMM_WORLD.
+// Has the real MPI look at all arguments but the rank, as of an access to nobody. It raises the
+// error of the call on its window. Returns what the call returns.
+static int check_arguments(enum fr_fn fn, const fr_word *args)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[fn];
+    _Alignas(8) char request[8];
+    fr_word nobody[FR_MAX_ARGS];
+    memcpy(nobody, args, sizeof(nobody));
+    nobody[row->peer] = (fr_word)fr_abi_mpi.PROC_NULL;
+    if (row->request >= 0)
+        nobody[row->request] = FR_PTR(request);
+    int code = fr_abi_call(fn, nobody);
+    if (code == fr_abi_mpi.SUCCESS && row->request >= 0)
+        FR_MPI(Wait, FR_PTR(request), fr_abi_mpi.STATUS_IGNORE);
+    return code;
+}
+
+// Returns the class of an error that the real MPI does not find, MPI_SUCCESS if there is none. An
+// operation that does not suit its elements would be told of MPI_COMM_WORLD.
 static int bad_argument(const struct fr_rma_window *window, enum fr_fn fn, const fr_word *args)
 {
     const struct fr_abi_row *row = &fr_abi_rows[fn];
     int target = (int)args[row->peer];
     fr_word element, operation = row->operation >= 0 ? fr_abi_handle(args[row->operation]) : 0;
     int type = row->send.type >= 0 ? row->send.type : row->receive.type;
-    const signed char counts[] = {row->send.count, row->receive.count};
-    for (size_t i = 0; i < FR_ARRAY_LENGTH(counts); i++) {
-        if (counts[i] >= 0 &&
-            (row->flags & FR_ROW_LARGE ? (int64_t)args[counts[i]] : (int)args[counts[i]]) < 0)
-            return fr_abi_mpi.ERR_COUNT;
-    }
     if (target != fr_abi_mpi.PROC_NULL && !fr_intercept_window_has_rank(window, target))
         return fr_abi_mpi.ERR_RANK;
     if (row->operation < 0 || operation == fr_abi_mpi.REPLACE || operation == fr_abi_mpi.NO_OP ||
@@ -159,6 +171,9 @@ bool fr_intercept_call_rma(enum fr_fn fn, fr_word *args, int *result)
     struct fr_rma_window *window = fr_rma_any() ? fr_rma_window_find(win) : NULL;
     if (!window)
         return fr_intercept_call_buffers(fn, args, result);
+    *result = check_arguments(fn, args);
+    if (*result != fr_abi_mpi.SUCCESS)
+        return true;
     int bad = bad_argument(window, fn, args);
     if (bad != fr_abi_mpi.SUCCESS) {
         *result = fr_request_raise('w', win, bad);

@@ -17,12 +17,40 @@ enum fr_status fr_rma_sync(struct fr_rma_window *window)
     return fr_device_sync_app_work(&own->range, (uintptr_t)own->base, (size_t)own->bytes);
 }
 
-enum fr_status fr_rma_fence(struct fr_rma_window *window)
+// Returns whether this rank has locked any.
+static bool has_lock(const struct fr_rma_window *window)
 {
+    bool any = window->all_locked;
+    for (int rank = 0; rank < window->size && !any; rank++)
+        any = window->parts[rank].locked != FR_RMA_UNLOCKED;
+    return any;
+}
+
+bool fr_rma_has_epoch(const struct fr_rma_window *window)
+{
+    return window->started || window->exposed || has_lock(window);
+}
+
+// Returns whether an epoch of another sort may begin. What a fence has begun is none then.
+static bool leave_fence(struct fr_rma_window *window)
+{
+    if (!atomic_load_explicit(&window->fenced, memory_order_relaxed))
+        return true;
+    if (atomic_load_explicit(&window->used, memory_order_relaxed))
+        return false;
+    atomic_store_explicit(&window->fenced, false, memory_order_relaxed);
+    return true;
+}
+
+enum fr_status fr_rma_fence(struct fr_rma_window *window, bool is_last)
+{
+    if (fr_rma_has_epoch(window))
+        return FR_ERR_EPOCH;
     enum fr_status status = fr_rma_flush(window);
     enum fr_status synced = fr_rma_sync(window);
     enum fr_status met = fr_rma_meet_all(window);
-    window->fenced = true;
+    atomic_store_explicit(&window->fenced, !is_last, memory_order_relaxed);
+    atomic_store_explicit(&window->used, false, memory_order_relaxed);
     return status != FR_OK ? status : synced != FR_OK ? synced : met;
 }
 
@@ -34,7 +62,8 @@ static enum fr_status show_own(struct fr_rma_window *window, int target)
 enum fr_status fr_rma_lock(struct fr_rma_window *window, int target, bool exclusive)
 {
     struct fr_rma_part *part = &window->parts[target];
-    if (part->locked != FR_RMA_UNLOCKED || window->all_locked)
+    if (part->locked != FR_RMA_UNLOCKED || window->all_locked || window->started ||
+        !leave_fence(window))
         return FR_ERR_EPOCH;
     enum fr_status status = show_own(window, target);
     if (status == FR_OK)
@@ -67,15 +96,22 @@ enum fr_status fr_rma_unlock(struct fr_rma_window *window, int target)
     return status != FR_OK ? status : shown != FR_OK ? shown : unlocked;
 }
 
+enum fr_status fr_rma_flush_rank(struct fr_rma_window *window, int target)
+{
+    bool locked = window->all_locked || window->parts[target].locked != FR_RMA_UNLOCKED;
+    return locked ? fr_rma_flush(window) : FR_ERR_EPOCH;
+}
+
+enum fr_status fr_rma_flush_all(struct fr_rma_window *window)
+{
+    return has_lock(window) ? fr_rma_flush(window) : FR_ERR_EPOCH;
+}
+
 enum fr_status fr_rma_lock_all(struct fr_rma_window *window)
 {
     enum fr_status status = FR_OK;
-    if (window->all_locked)
+    if (has_lock(window))
         return FR_ERR_EPOCH;
-    for (int rank = 0; rank < window->size; rank++) {
-        if (window->parts[rank].locked != FR_RMA_UNLOCKED)
-            return FR_ERR_EPOCH;
-    }
     for (int rank = 0; rank < window->size && status == FR_OK; rank++)
         status = fr_rma_lock(window, rank, false);
     for (int rank = 0; rank < window->size && status != FR_OK; rank++)
@@ -100,7 +136,7 @@ enum fr_status fr_rma_unlock_all(struct fr_rma_window *window)
 
 enum fr_status fr_rma_post(struct fr_rma_window *window, const int *ranks, size_t count)
 {
-    if (window->exposed)
+    if (window->exposed || !leave_fence(window))
         return FR_ERR_EPOCH;
     enum fr_status status = fr_rma_sync(window);
     window->exposed = true;
@@ -123,7 +159,7 @@ enum fr_status fr_rma_start(struct fr_rma_window *window, const int *ranks, size
     struct fr_rma_wait wait =
         fr_rma_wait_begin(&window->words, "MPI_Win_post of a window's rank", -1);
     enum fr_status status = FR_OK;
-    if (window->started)
+    if (window->started || has_lock(window) || !leave_fence(window))
         return FR_ERR_EPOCH;
     window->started = true;
     for (size_t i = 0; i < count && status == FR_OK; i++) {

@@ -10,9 +10,12 @@
 
 enum { SMALL_BYTES = 1 << 14 }; // of host memory, which the CPU copies
 
-static bool has_epoch(const struct fr_rma_window *window, const struct fr_rma_part *part)
+static bool has_epoch(struct fr_rma_window *window, const struct fr_rma_part *part)
 {
-    return window->fenced || window->all_locked || part->locked != FR_RMA_UNLOCKED || part->started;
+    bool fenced = atomic_load_explicit(&window->fenced, memory_order_relaxed);
+    if (fenced)
+        atomic_store_explicit(&window->used, true, memory_order_relaxed);
+    return fenced || window->all_locked || part->locked != FR_RMA_UNLOCKED || part->started;
 }
 
 enum fr_status fr_rma_target_find(struct fr_rma_window *window, const struct fr_rma_place *place,

@@ -64,8 +64,9 @@ struct fr_rma_window {
     int *rank_of_world; // the other way round; -1: not in the window
     struct fr_rma_words words;
     struct fr_rma_queue *queue;
-    _Atomic bool busy; // a thread uses the queue
-    bool fenced;       // MPI_Win_fence has begun an epoch
+    _Atomic bool busy;   // a thread uses the queue
+    _Atomic bool fenced; // MPI_Win_fence has begun an epoch, unless another call does
+    _Atomic bool used;   // there have been accesses in it, so that only MPI_Win_fence ends it
     bool all_locked;
     bool started;                   // by MPI_Win_start
     bool exposed;                   // by MPI_Win_post
@@ -110,6 +111,9 @@ static inline void fr_rma_leave(struct fr_rma_window *window)
 {
     atomic_store_explicit(&window->busy, false, memory_order_release);
 }
+
+// Returns whether an epoch has begun that a call other than MPI_Win_fence ends.
+bool fr_rma_has_epoch(const struct fr_rma_window *window);
 
 // A view of elements in the memory of a target.
 struct fr_rma_target {

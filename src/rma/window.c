@@ -442,18 +442,9 @@ bool fr_rma_window_attribute(struct fr_rma_window *window, int keyval, void **va
     return true;
 }
 
-// Returns whether an epoch has begun that only a call other than MPI_Win_fence ends.
-static bool has_epoch(const struct fr_rma_window *window)
-{
-    bool any = window->all_locked || window->started || window->exposed;
-    for (int rank = 0; rank < window->size; rank++)
-        any = any || window->parts[rank].locked != FR_RMA_UNLOCKED;
-    return any;
-}
-
 enum fr_status fr_rma_window_close(struct fr_rma_window *window, enum fr_status *flushed)
 {
-    if (has_epoch(window))
+    if (fr_rma_has_epoch(window))
         return FR_ERR_EPOCH;
     *flushed = fr_rma_flush(window);
     enum fr_status status = fr_rma_meet_all(window);

@@ -167,14 +167,19 @@ $(fr_kinds_programs): tests/mpi/memory_kinds-%: tests/mpi/memory_kinds.c tests/p
 	$(fr_program_cc) $(filter %.c,$^) -ldl -lpthread
 endif
 
-# Cases of windows over device memory, for their test.
-fr_window_programs = $(MPI_FLAVOURS:%=tests/mpi/window_cases-%)
-EXTRA_DIST += tests/mpi/window_cases.c
+# Cases of windows over device memory, and wrong uses of them, for their test.
+fr_window_cases = $(MPI_FLAVOURS:%=tests/mpi/window_cases-%)
+fr_window_errors = $(MPI_FLAVOURS:%=tests/mpi/window_errors-%)
+fr_window_programs = $(fr_window_cases) $(fr_window_errors)
+EXTRA_DIST += tests/mpi/window_cases.c tests/mpi/window_errors.c
 CLEANFILES += $(fr_window_programs)
 if !CROSS_COMPILING
 check_DATA += $(fr_window_programs)
-$(fr_window_programs): tests/mpi/window_cases-%: tests/mpi/window_cases.c tests/programs/memory.c \
-    tests/programs/memory.h
+$(fr_window_cases): tests/mpi/window_cases-%: tests/mpi/window_cases.c \
+    tests/programs/memory.c tests/programs/memory.h
+	$(fr_program_cc) $(filter %.c,$^) -ldl -lpthread
+$(fr_window_errors): tests/mpi/window_errors-%: tests/mpi/window_errors.c \
+    tests/programs/memory.c tests/programs/memory.h
 	$(fr_program_cc) $(filter %.c,$^) -ldl -lpthread
 endif
 

@@ -12,6 +12,7 @@
 // part      a window of some ranks, while all meet
 // threads   a target computes, and another of its threads waits
 // manual    a rank with several threads lets none make progress
+// gone_*    a rank dies while others wait for it
 #include "../programs/memory.h"
 
 #include <dlfcn.h>
@@ -289,6 +290,98 @@ static void manual(void)
     memory_free(&memory);
 }
 
+// ---- a rank that dies
+
+static void die(void)
+{
+    fflush(stdout);
+    _exit(0); // the launcher need not see anything wrong
+}
+
+static void take_lock(MPI_Win win)
+{
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    die();
+}
+
+static int need_lock(MPI_Win win)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+    return MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+}
+
+static void post_and_start(MPI_Win win)
+{
+    MPI_Group all;
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    MPI_Win_post(all, 0, win);
+    MPI_Win_start(all, 0, win);
+    MPI_Group_free(&all);
+}
+
+static void start_alone(MPI_Win win)
+{
+    post_and_start(win);
+    die();
+}
+
+static int need_complete(MPI_Win win)
+{
+    post_and_start(win);
+    MPI_Win_complete(win);
+    return MPI_Win_wait(win);
+}
+
+static void die_at_once(MPI_Win win)
+{
+    (void)win;
+    die();
+}
+
+static int need_fence(MPI_Win win)
+{
+    return MPI_Win_fence(0, win);
+}
+
+static int need_post(MPI_Win win)
+{
+    MPI_Group all;
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    return MPI_Win_start(all, 0, win);
+}
+
+static int need_free(MPI_Win win)
+{
+    return MPI_Win_free(&win);
+}
+
+static const struct death {
+    const char *name;
+    void (*dies)(MPI_Win win);
+    int (*needs)(MPI_Win win);
+} deaths[] = {{"gone_lock", take_lock, need_lock},
+              {"gone_complete", start_alone, need_complete},
+              {"gone_fence", die_at_once, need_fence},
+              {"gone_post", die_at_once, need_post},
+              {"gone_free", die_at_once, need_free}};
+
+// The last rank dies in an epoch, and all others need it to go on. They get an error, where the
+// launcher does not end them before.
+static void gone(const struct death *death)
+{
+    enum { BYTES = 4096 };
+    MPI_Win win;
+    memory_start(rank);
+    struct memory memory = memory_new(MEMORY_DEVICE, BYTES);
+    make(&memory, BYTES, sizeof(int), &win, 1);
+    if (rank == size - 1)
+        death->dies(win);
+    check(death->needs(win) != MPI_SUCCESS, "a rank that is gone was not missed");
+    printf("rank %d: to the end\n", rank);
+    die();
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -308,6 +401,10 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]) && argc > 1; i++) {
         if (strcmp(argv[1], cases[i].name) == 0)
             cases[i].run();
+    }
+    for (size_t i = 0; i < sizeof(deaths) / sizeof(deaths[0]) && argc > 1; i++) {
+        if (strcmp(argv[1], deaths[i].name) == 0)
+            gone(&deaths[i]);
     }
     memory_stop();
     MPI_Finalize();

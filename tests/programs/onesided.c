@@ -506,8 +506,6 @@ static void step_attributes(struct run *run, size_t bytes)
         run_check(run, is_of_class(code, MPI_ERR_OP), "a sum of MPI_BYTE gave %d", code);
         code = MPI_Put(origin->data, -1, MPI_BYTE, 0, 0, 8, MPI_BYTE, win);
         run_check(run, is_of_class(code, MPI_ERR_COUNT), "a put of -1 elements gave %d", code);
-        code = MPI_Win_lock(12345, 0, 0, win);
-        run_check(run, is_of_class(code, MPI_ERR_LOCKTYPE), "a lock of no sort gave %d", code);
     }
     MPI_Win_set_errhandler(win, MPI_ERRORS_ARE_FATAL);
     MPI_Win_fence(0, win);
