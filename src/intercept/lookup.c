@@ -49,13 +49,16 @@ static bool is_hooked(const char *name, struct fr_intercept_lookup *lookup)
     return hook != NULL;
 }
 
-// Whether a name leads only to a stub of a function that the MPI library lacks. One question
-// Fabrail answers in every MPI.
+bool fr_intercept_answers(enum fr_fn fn)
+{
+    return fr_abi_has(fn) || (fn == FR_FN_MPIX_Query_cuda_support && fr_abi_has(FR_FN_MPI_Init));
+}
+
+// Whether a name leads only to a stub of a function that the MPI library lacks.
 static bool is_absent(void *handle, const char *name)
 {
     enum fr_fn fn = fr_abi_named(name);
-    bool answers = fn == FR_FN_MPIX_Query_cuda_support && fr_abi_has(FR_FN_MPI_Init);
-    if (fn == FR_FN_STUB_COUNT || fr_abi_has(fn) || answers)
+    if (fn == FR_FN_STUB_COUNT || fr_intercept_answers(fn))
         return false;
     void *found = fr_core_dlsym(handle, name);
     if (found && !fr_core_is_in_fabrail(found))

@@ -4,6 +4,8 @@
 // look in the scope of an object that was opened with RTLD_DEEPBIND. The loader finds all of these
 // in the MPI library's table of symbols, so the table is made to hold the addresses of the stubs.
 //
+// Functions that the MPI library lacks are made to look absent in this library's own table.
+//
 // Slots that were bound before are pointed at the stubs as well, and those of the GPU driver's
 // functions at what FABRAIL_SYNC has in their place. So are addresses that tools keep in their
 // data. The MPI library itself keeps what it has bound.
@@ -127,7 +129,7 @@ static uintptr_t stub_of(enum fr_fn fn)
     return (uintptr_t)fr_intercept_stubs_begin + fr_intercept_stub_offsets[fn];
 }
 
-typedef void visit_symbol(ElfW(Sym) * symbol, uintptr_t stub, const struct fr_core_object *object,
+typedef void visit_symbol(ElfW(Sym) * symbol, enum fr_fn fn, const struct fr_core_object *object,
                           struct bounds *bounds);
 
 static void for_each_symbol(const struct fr_core_object *object, visit_symbol *visit,
@@ -139,27 +141,27 @@ static void for_each_symbol(const struct fr_core_object *object, visit_symbol *v
         for (int plain = 0; plain < 2; plain++) {
             const ElfW(Sym) *symbol = fr_core_object_symbol(object, name + plain);
             if (symbol)
-                visit((ElfW(Sym) *)(uintptr_t)symbol, stub_of(fn), object, bounds);
+                visit((ElfW(Sym) *)(uintptr_t)symbol, fn, object, bounds);
         }
     }
 }
 
-static void note_place(ElfW(Sym) * symbol, uintptr_t stub, const struct fr_core_object *object,
+static void note_place(ElfW(Sym) * symbol, enum fr_fn fn, const struct fr_core_object *object,
                        struct bounds *bounds)
 {
     uintptr_t first = (uintptr_t)symbol, last = first + sizeof(*symbol) - 1;
-    (void)stub;
+    (void)fn;
     (void)object;
     bounds->first = first < bounds->first ? first : bounds->first;
     bounds->last = last > bounds->last ? last : bounds->last;
 }
 
 // Rewrites a symbol, which others may be looking up.
-static void rewrite(ElfW(Sym) * symbol, uintptr_t stub, const struct fr_core_object *object,
+static void rewrite(ElfW(Sym) * symbol, enum fr_fn fn, const struct fr_core_object *object,
                     struct bounds *bounds)
 {
     (void)bounds;
-    __atomic_store_n(&symbol->st_value, stub - object->base, __ATOMIC_RELAXED);
+    __atomic_store_n(&symbol->st_value, stub_of(fn) - object->base, __ATOMIC_RELAXED);
 }
 
 // Returns the protection that the pages of a table of symbols have. The loader leaves them as their
@@ -183,7 +185,8 @@ static bool protect(struct bounds bounds, int protection)
     return mprotect((void *)first, bounds.last + 1 - first, protection) == 0;
 }
 
-static bool rewrite_table(const struct dl_phdr_info *info, const struct fr_core_object *object)
+static bool change_table(const struct dl_phdr_info *info, const struct fr_core_object *object,
+                         visit_symbol *change)
 {
     struct bounds bounds = {UINTPTR_MAX, 0};
     for_each_symbol(object, note_place, &bounds);
@@ -192,7 +195,7 @@ static bool rewrite_table(const struct dl_phdr_info *info, const struct fr_core_
     int protection = protection_of(info, bounds.first);
     if (!protect(bounds, protection | PROT_WRITE))
         return false;
-    for_each_symbol(object, rewrite, &bounds);
+    for_each_symbol(object, change, &bounds);
     (void)protect(bounds, protection);
     return true;
 }
@@ -376,6 +379,30 @@ struct start {
     int error;
 };
 
+static void hide(ElfW(Sym) * symbol, enum fr_fn fn, const struct fr_core_object *object,
+                 struct bounds *bounds)
+{
+    (void)object;
+    (void)bounds;
+    if (!fr_intercept_answers(fn))
+        __atomic_store_n(&symbol->st_value, 0, __ATOMIC_RELAXED);
+}
+
+// Makes functions that the MPI library lacks undefined in this library. Another library's dlsym may
+// lead past Fabrail's, and a stub that is indirect and stands for nothing would be found without an
+// error text.
+static int hide_absent(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    struct fr_core_object object;
+    (void)size;
+    (void)unused;
+    if (!fr_core_object_contains(info, (uintptr_t)&state))
+        return 0;
+    if (fr_core_object_of(info, &object) && fr_core_object_is_fabrail(&object))
+        (void)change_table(info, &object, hide);
+    return 1;
+}
+
 static int rewrite_mpi(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct start *start = data;
@@ -387,7 +414,7 @@ static int rewrite_mpi(struct dl_phdr_info *info, size_t size, void *data)
         return 1;
     state.mpi = bounds_of(info);
     errno = 0;
-    if (rewrite_table(info, &object))
+    if (change_table(info, &object, rewrite))
         state.is_rewritten = true;
     start->error = errno;
     return 1;
@@ -421,6 +448,7 @@ bool fr_intercept_redirect(void)
     lookups.usual = lookup == lookups.own ? 0 : lookup;
     look_at_first_lookup(lookup);
     fr_core_iterate_objects(rewrite_mpi, &start);
+    fr_core_iterate_objects(hide_absent, NULL);
     if (state.is_rewritten)
         look_at_objects(true);
     if (!state.is_rewritten || state.is_incomplete)

@@ -31,6 +31,10 @@ struct fr_intercept_lookup {
 // Returns how a dlsym of `name` goes on. Called by the exported dlsym alone (src/abi/lookup.S).
 struct fr_intercept_lookup fr_intercept_lookup(void *handle, const char *name);
 
+// Returns whether the stub of a function leads anywhere: the MPI library has it, or Fabrail answers
+// it itself in every MPI.
+bool fr_intercept_answers(enum fr_fn fn);
+
 // Makes all who look for functions of the MPI library find Fabrail's stubs. Called once fr_abi_find
 // has found the library. Thread-safe and idempotent. Returns false where not all of the loader's
 // tables can be written.

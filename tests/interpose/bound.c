@@ -2,7 +2,8 @@
 // A program that takes the addresses of MPI's functions from a handle of the library, as bindings
 // of other languages do: without arguments it makes the exchange by them, which crashes where one
 // is the real function; otherwise it prints for each argument what object a function of that name
-// is in. With --constructed and a library it does so in a constructor of that, while another thread
+// is in; with --anywhere before them, one that the program finds without a handle, after MPI_Init.
+// With --constructed and a library it does so in a constructor of that, while another thread
 // makes the first MPI call. Built with LAYERED it defines MPI_Send itself, as a layer between an
 // application and MPI would.
 #define _GNU_SOURCE
@@ -111,6 +112,11 @@ int main(int argc, char **argv)
         mpi_library = handle;
         names_wanted = argv + 3;
         return load_beside_first_call(argv[2]);
+    }
+    if (argc > 1 && strcmp(argv[1], "--anywhere") == 0) {
+        MPI_Init(NULL, NULL);
+        print_objects(RTLD_DEFAULT, argv + 2);
+        return MPI_Finalize();
     }
     if (argc > 1) {
         print_objects(handle, argv + 1);

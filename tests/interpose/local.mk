@@ -26,7 +26,7 @@ fr_interpose_hostrecv = $(MPI_FLAVOURS:%=tests/interpose/hostrecv-%)
 fr_interpose_tooled = $(patsubst %,tests/interpose/tooled-%,$(filter openmpi mpich,$(MPI_FLAVOURS)))
 fr_interpose_tool = $(MPI_FLAVOURS:%=tests/interpose/libtool-%.so)
 fr_interpose_receives = $(MPI_FLAVOURS:%=tests/interpose/libreceives-%.so)
-fr_interpose_wrapping = $(patsubst %,tests/interpose/libwrap_%.so,dlsym libc dlopen malloc)
+fr_interpose_wrapping = $(patsubst %,tests/interpose/libwrap_%.so,dlsym libc dlopen malloc rest)
 fr_interpose_plugin = $(MPI_FLAVOURS:%=tests/interpose/plugin-%.so)
 fr_interpose_built = $(fr_interpose_refusal) $(fr_interpose_aware) $(fr_interpose_object) \
     $(fr_interpose_library) $(fr_interpose_profiler) $(fr_interpose_plugin) \
@@ -83,6 +83,7 @@ fr_interpose_wraps_dlsym = -DWRAP_DLSYM
 fr_interpose_wraps_libc = -DWRAP_DLSYM_OF_LIBC
 fr_interpose_wraps_dlopen = -DWRAP_DLOPEN
 fr_interpose_wraps_malloc = -DWRAP_MALLOC
+fr_interpose_wraps_rest = -DWRAP_REST
 $(fr_interpose_wrapping): tests/interpose/libwrap_%.so: tests/interpose/wrapping.c
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(CC) $(fr_program_flags) $(fr_interpose_wraps_$*) -o $@ -fPIC -shared \
 	    -fno-builtin $< -ldl

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A library to preload that wraps the loader's functions, as tracers do, or the allocator, as leak
 // checkers do. Which ones is chosen at build time: WRAP_DLSYM takes the next dlsym by dlvsym,
-// WRAP_DLSYM_OF_LIBC the C library's by a handle, WRAP_DLOPEN and WRAP_MALLOC the next of the name.
+// WRAP_DLSYM_OF_LIBC the C library's by a handle, WRAP_DLOPEN and WRAP_MALLOC the next of the name,
+// WRAP_REST much else that tracers, debuggers and thread checkers wrap.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
 
@@ -90,5 +95,56 @@ void free(void *address)
     if (!next)
         next = (void (*)(void *))dlsym(RTLD_NEXT, "free");
     next(address);
+}
+#endif
+
+#ifdef WRAP_REST
+#define WRAP(type, name, parameters, arguments)                                                    \
+    type name parameters                                                                           \
+    {                                                                                              \
+        static __typeof__(name) *next;                                                             \
+        if (!next)                                                                                 \
+            next = (__typeof__(name) *)dlsym(RTLD_NEXT, #name);                                    \
+        return next arguments;                                                                     \
+    }
+
+typedef int visit_object(struct dl_phdr_info *, size_t, void *);
+WRAP(void *, dlvsym, (void *handle, const char *name, const char *version), (handle, name, version))
+WRAP(void *, dlmopen, (Lmid_t space, const char *path, int flags), (space, path, flags))
+WRAP(int, dlclose, (void *handle), (handle))
+WRAP(int, dladdr, (const void *address, Dl_info *info), (address, info))
+WRAP(int, dlinfo, (void *handle, int request, void *info), (handle, request, info))
+WRAP(int, dl_iterate_phdr, (visit_object * visit, void *data), (visit, data))
+WRAP(int, pthread_create,
+     (pthread_t * thread, const pthread_attr_t *attributes, void *(*run)(void *), void *data),
+     (thread, attributes, run, data))
+WRAP(int, pthread_mutex_lock, (pthread_mutex_t * mutex), (mutex))
+WRAP(int, pthread_mutex_unlock, (pthread_mutex_t * mutex), (mutex))
+WRAP(int, pthread_once, (pthread_once_t * once, void (*run)(void)), (once, run))
+WRAP(void *, mmap, (void *at, size_t bytes, int protection, int flags, int file, off_t offset),
+     (at, bytes, protection, flags, file, offset))
+WRAP(int, mprotect, (void *at, size_t bytes, int protection), (at, bytes, protection))
+WRAP(int, munmap, (void *at, size_t bytes), (at, bytes))
+WRAP(char *, getenv, (const char *name), (name))
+WRAP(ssize_t, write, (int file, const void *data, size_t bytes), (file, data, bytes))
+WRAP(int, close, (int file), (file))
+
+typedef int main_function(int, char **, char **);
+static main_function *wrapped_main;
+
+static int call_main(int argc, char **argv, char **environment)
+{
+    return wrapped_main(argc, argv, environment);
+}
+
+typedef int start_function(main_function *, int, char **, void (*)(void), void (*)(void),
+                           void (*)(void), void *);
+start_function __libc_start_main;
+int __libc_start_main(main_function *run, int argc, char **argv, void (*init)(void),
+                      void (*fini)(void), void (*rtld_fini)(void), void *stack_end)
+{
+    start_function *next = (start_function *)dlsym(RTLD_NEXT, "__libc_start_main");
+    wrapped_main = run;
+    return next(call_main, argc, argv, init, fini, rtld_fini, stack_end);
 }
 #endif
