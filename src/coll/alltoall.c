@@ -61,9 +61,9 @@ static enum fr_status move(struct fr_coll_team *team, void *operation, int step,
         fr_error("%s: a rank has less room for this rank's data than it is sent", exchange->call);
         return FR_ERR_TRUNCATE;
     }
-    fr_device_push_begin(&exchange->send_range, fr_coll_pieces(team),
-                         sends ? (size_t)team->size : 0, choose_engine(team, exchange),
-                         (unsigned)fr_core_settings()->peer_sms, work);
+    (exchange->is_queued ? fr_device_push_synced_begin : fr_device_push_begin)(
+        &exchange->send_range, fr_coll_pieces(team), sends ? (size_t)team->size : 0,
+        choose_engine(team, exchange), (unsigned)fr_core_settings()->peer_sms, work);
     return FR_OK;
 }
 

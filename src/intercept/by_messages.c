@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "fabrail/coll.h"
+#include "fabrail/policy/coll_plan.h"
 #include "intercept/views.h"
 
 #include <string.h>
@@ -84,6 +85,26 @@ static int64_t slice_bytes(const struct fr_request_op *op, const struct fr_abi_s
                : 0;
 }
 
+// Returns the bytes of a slice, which all ranks find alike, or -1 where they need not.
+static int64_t known_bytes(const struct fr_request_op *op, const struct fr_coll_team *team)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
+    bool is_root = row->root >= 0 && (int)op->args[row->root] == team->rank;
+    if (shape->is_neighbourly || row->send.has_counts || row->receive.has_counts)
+        return -1;
+    bool by_send =
+        shape->sender == FR_WHO_ROOT ? is_root : shape->receiver == FR_WHO_ROOT && !is_root;
+    return slice_bytes(op, by_send ? &row->send : &row->receive);
+}
+
+static struct fr_request_op describe(enum fr_fn fn, const fr_word *args)
+{
+    struct fr_request_op op = {.fn = fn};
+    memcpy(op.args, args, fr_abi_rows[fn].arg_count * sizeof(fr_word));
+    return op;
+}
+
 // Messages begin to pay where MPI's own collectives, which stage everything, take longer than a
 // handful of messages. A broadcast, which ranks hand on in MPI, pays while ranks are few. Data that
 // all ranks get alike shall cross to another host once, as MPI sees to, not once a rank. Host
@@ -96,12 +117,11 @@ bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
 {
     enum { LEAST_BYTES = 2048, MOST_RECEIVERS = 16 };
     size_t least_bytes = team->for_rails ? team->rail_min_bytes : LEAST_BYTES;
-    struct fr_request_op op = {.fn = fn};
+    const struct fr_request_op op = describe(fn, args);
     const struct fr_abi_row *row = &fr_abi_rows[fn];
     const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
-    memcpy(op.args, args, row->arg_count * sizeof(fr_word));
     int root = row->root >= 0 ? (int)args[row->root] : 0;
-    bool is_root = root == team->rank, waits = fr_abi_rows[fn].request < 0;
+    bool waits = row->request < 0;
     if (root < 0 || root >= team->size || fr_intercept_is_refused(&op, team->rank, team->size))
         return false; // MPI knows what to do
     if (shape->is_neighbourly)
@@ -110,12 +130,21 @@ bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
         return false;
     if (fr_abi_shape_swaps(shape) && !waits && !team->for_rails)
         return true;
-    if (row->send.has_counts || row->receive.has_counts)
+    int64_t bytes = known_bytes(&op, team);
+    if (bytes < 0)
         return true;
-    bool by_send =
-        shape->sender == FR_WHO_ROOT ? is_root : shape->receiver == FR_WHO_ROOT && !is_root;
-    int64_t bytes = slice_bytes(&op, by_send ? &row->send : &row->receive);
     if (shape->sender == FR_WHO_ROOT && fr_abi_shape_spreads(shape))
         return team->size <= MOST_RECEIVERS && bytes >= LEAST_BYTES;
     return bytes >= (int64_t)least_bytes;
+}
+
+// Where the ranks need not know how much the others have, the task's agreement tells. A rank of
+// host memory loses next to nothing by it.
+bool fr_intercept_is_worth_task(enum fr_fn fn, const fr_word *args, const struct fr_coll_team *team)
+{
+    const struct fr_request_op op = describe(fn, args);
+    const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
+    int64_t slice = known_bytes(&op, team);
+    bool each = shape->sends_each || shape->receives_each;
+    return slice < 0 || fr_policy_is_worth_task(each ? slice * team->size : slice);
 }

@@ -177,3 +177,19 @@ void fr_intercept_coll_buffer_count(const struct fr_request_op *op, const char *
                                     NULL);
     }
 }
+
+enum fr_status fr_intercept_coll_buffer_await_app(const struct fr_intercept_coll_buffer *side)
+{
+    const struct fr_staging_view *view = &side->view;
+    return view->span && fr_device_owns(&view->range) && !view->on_host
+               ? fr_device_sync_app_work(&view->range, view->base + (uintptr_t)view->first,
+                                         view->span)
+               : FR_OK;
+}
+
+void fr_intercept_coll_fix_context(struct fr_device_range *range)
+{
+    void *context = NULL;
+    if (fr_device_owns(range) && fr_device_context_of(range, &context) == FR_OK)
+        range->context = context;
+}

@@ -143,6 +143,11 @@ struct fr_coll_team;
 bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
                                    const struct fr_coll_team *team);
 
+// Returns whether an exchange that goes by messages is rather begun as a task. All ranks find the
+// same.
+bool fr_intercept_is_worth_task(enum fr_fn fn, const fr_word *args,
+                                const struct fr_coll_team *team);
+
 // Returns whether MPI surely refuses a collective as rank `rank` of `size` calls it. No part of it
 // may then be begun, since MPI begins none.
 bool fr_intercept_is_refused(const struct fr_request_op *op, int rank, int size);

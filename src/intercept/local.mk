@@ -35,7 +35,12 @@ libmodules_la_SOURCES += \
 	src/intercept/receive.c \
 	src/intercept/coll_reduction.c \
 	src/intercept/coll_reduction.h \
-	src/intercept/reduce_later.c \
+	src/intercept/coll_reduce_later.c \
+	src/intercept/coll_exchange.c \
+	src/intercept/coll_exchange.h \
+	src/intercept/coll_exchange_later.c \
+	src/intercept/coll_later.c \
+	src/intercept/coll_later.h \
 	src/intercept/redirect.c \
 	src/intercept/replace.c \
 	src/intercept/rts.c \

@@ -8,6 +8,7 @@ enum {
     LINE_BYTES = 128,
     BY_ONE_BYTES = 128 << 20, // beyond what each link carries anyway; half a millisecond of NVLink
     AT_ONCE_BYTES = 24 << 20, // kernels take some 20 us more for these than engines on an H200
+    TASK_BYTES = 16 << 10,
 };
 
 struct fr_policy_slice fr_policy_slice(size_t elements, size_t element_bytes, int ranks, int index,
@@ -73,6 +74,15 @@ bool fr_policy_bcast_send(const struct fr_policy_bcast *bcast, int rank, int ste
 bool fr_policy_moves_at_once(size_t leaving_bytes, bool by_engines, bool is_set)
 {
     return !by_engines || (!is_set && leaving_bytes <= AT_ONCE_BYTES);
+}
+
+// A task has a price whatever its size: an agreement of all ranks, turns with the other tasks of
+// its team, and a kernel. Short data are mostly in host memory, and the few that are not go with
+// MPI's own messages in less time than a kernel takes. From a few pages on, copies to the host and
+// back cost more than the kernel does. The size was not measured.
+bool fr_policy_is_worth_task(int64_t bytes)
+{
+    return bytes >= TASK_BYTES;
 }
 
 int fr_policy_partner(int rank, int size, int step, bool sends)

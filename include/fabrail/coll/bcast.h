@@ -14,7 +14,9 @@ struct fr_coll_bcast {
     struct fr_coll_slot data;          // what the root sends and others receive, of equal size
     struct fr_coll_buffer memory;      // the memory that `data` is in
     struct fr_coll_copy before, after; // copies if `data` is workspace (copies.h)
-    struct fr_policy_bcast plan;       // written by fr_coll_bcast_begin
+    // The calls do not wait for it. The program's work on the memory is over.
+    bool is_queued;
+    struct fr_policy_bcast plan; // written by fr_coll_bcast_begin
 };
 
 // Begins a broadcast. Task and broadcast are the caller's, and must stay until the task is over.

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Exchanges by path peer: from a call's views to the slices that go to each rank and come from it.
+#include "config.h"
+
+#include "intercept/coll_exchange.h"
+
+#include "intercept/views.h"
+
+#include <string.h>
+
+static bool is_of_one_buffer(const struct fr_intercept_exchange *exchange)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[exchange->op->fn];
+    return row->send.buffer == row->receive.buffer;
+}
+
+// Returns one of `count` slices of a view. It is a block of its own, or part of the only block,
+// which has all of them one after the other.
+static struct fr_coll_slot slice_of(const struct fr_intercept_coll_buffer *side, size_t count,
+                                    size_t index)
+{
+    const struct fr_staging_view *view = &side->view;
+    size_t slices = view->block_count ? count / view->block_count : 1; // in each block
+    const struct fr_staging_view_block *block = &view->blocks[index / slices];
+    size_t bytes = block->count * block->layout->size_bytes / slices;
+    return (struct fr_coll_slot){
+        .address = fr_intercept_coll_buffer_block(side, block) + index % slices * bytes,
+        .bytes = bytes,
+    };
+}
+
+static void fill_ranks(struct fr_intercept_coll_buffer *side, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        side->slots[i] = slice_of(side, count, i);
+}
+
+// Fills the slots of neighbours. `shares`: all get the same slice. Returns false if a rank has two
+// slices, which only the real MPI can tell apart.
+static bool fill_neighbours(struct fr_intercept_coll_buffer *side, size_t count, const int *ranks,
+                            bool shares)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (ranks[i] == fr_abi_mpi.PROC_NULL)
+            continue;
+        if (side->slots[ranks[i]].address)
+            return false;
+        side->slots[ranks[i]] = shares ? slice_of(side, 1, 0) : slice_of(side, count, i);
+    }
+    return true;
+}
+
+static enum fr_status fill_neighbourhood(struct fr_intercept_exchange *exchange)
+{
+    struct fr_intercept_neighbours list;
+    bool shares = !exchange->shape->sends_each;
+    enum fr_status status = fr_intercept_neighbours_find(exchange->op->object, &list);
+    if (status != FR_OK)
+        return status;
+    bool distinct =
+        fill_neighbours(&exchange->send, (size_t)list.out_degree, list.destinations, shares) &&
+        fill_neighbours(&exchange->receive, (size_t)list.in_degree, list.sources, false);
+    fr_intercept_neighbours_free(&list);
+    return distinct ? FR_OK : FR_ERR_UNSUPPORTED;
+}
+
+// Fills the slots of a side: a slice for each rank, or one that is for the root or for all.
+static void fill_side(const struct fr_intercept_exchange *exchange,
+                      struct fr_intercept_coll_buffer *side, bool each, bool is_for_root)
+{
+    size_t size = (size_t)exchange->team->size;
+    if (each)
+        fill_ranks(side, size);
+    else if (!is_for_root)
+        for (size_t i = 0; i < size; i++)
+            side->slots[i] = slice_of(side, 1, 0);
+    else if (side->view.span > 0)
+        side->slots[exchange->root] = slice_of(side, 1, 0);
+}
+
+// Whether this rank's own slice is in the receive buffer and goes from there to all others.
+static bool shares_receive(const struct fr_intercept_exchange *exchange)
+{
+    return exchange->in_place && fr_abi_shape_spreads(exchange->shape);
+}
+
+// Whether what this rank sends must not be overwritten by what it receives in its place.
+static bool swaps_in_place(const struct fr_intercept_exchange *exchange)
+{
+    return exchange->in_place && fr_abi_shape_swaps(exchange->shape);
+}
+
+static enum fr_status fill(struct fr_intercept_exchange *exchange)
+{
+    const struct fr_abi_shape *shape = exchange->shape;
+    size_t size = (size_t)exchange->team->size;
+    int own = exchange->team->rank;
+    bool is_root = own == exchange->root;
+    memset(exchange->send.slots, 0, size * sizeof(*exchange->send.slots));
+    memset(exchange->receive.slots, 0, size * sizeof(*exchange->receive.slots));
+    if (shape->is_neighbourly)
+        return fill_neighbourhood(exchange);
+    if (is_of_one_buffer(exchange)) // it has no slots
+        return FR_OK;
+    enum fr_abi_in_place in_place =
+        exchange->in_place && !swaps_in_place(exchange) ? shape->in_place : FR_IN_PLACE_NEVER;
+    if ((is_root || shape->receiver == FR_WHO_ALL) && in_place != FR_IN_PLACE_RECEIVE)
+        fill_side(exchange, &exchange->receive, shape->receives_each, shape->sender == FR_WHO_ROOT);
+    if ((is_root || shape->sender == FR_WHO_ALL) && in_place != FR_IN_PLACE_SEND)
+        fill_side(exchange, &exchange->send, shape->sends_each, shape->receiver == FR_WHO_ROOT);
+    for (size_t i = 0; shares_receive(exchange) && i < size; i++)
+        exchange->send.slots[i] = exchange->receive.slots[own];
+    if (in_place != FR_IN_PLACE_NEVER) // the rank's own slice is there already
+        exchange->send.slots[own].bytes = 0;
+    return FR_OK;
+}
+
+// Copies in at once, unless the team's task does it.
+static enum fr_status copy_in(struct fr_intercept_exchange *exchange,
+                              const struct fr_intercept_coll_buffer *side)
+{
+    bool plain = exchange->before.piece.bytes == 0 &&
+                 fr_intercept_coll_buffer_plain_in(side, exchange->team, &exchange->before);
+    return plain ? FR_OK : fr_intercept_coll_buffer_copy_in(side);
+}
+
+// Opens both buffers. The data of an in-place all-to-all must not be overwritten before they are
+// sent. What a rank gathers in place stays where it is, since nobody writes there.
+static enum fr_status prepare(struct fr_intercept_exchange *exchange)
+{
+    struct fr_intercept_coll_buffer *send = &exchange->send, *receive = &exchange->receive;
+    bool swaps = swaps_in_place(exchange);
+    enum fr_status status =
+        fr_intercept_coll_buffer_open(receive, false, fr_coll_team_ways(exchange->team));
+    if (status == FR_OK && exchange->in_place && !swaps)
+        status = copy_in(exchange, receive);
+    if (status == FR_OK)
+        status = fr_intercept_coll_buffer_open(send, swaps, 0);
+    if (status == FR_OK)
+        status = copy_in(exchange, send);
+    if (status == FR_OK)
+        (void)fr_intercept_coll_buffer_plain_out(receive, exchange->team, &exchange->after);
+    return status == FR_OK ? fill(exchange) : status;
+}
+
+// Whether slices can be told from blocks.
+static bool is_shaped(const struct fr_intercept_exchange *exchange)
+{
+    const struct fr_request_op *op = exchange->op;
+    size_t size = (size_t)exchange->team->size;
+    if (exchange->shape->is_neighbourly)
+        return op->view_count == 2;
+    if (exchange->root >= 0)
+        return true;
+    for (unsigned v = 0; v < op->view_count; v++) {
+        size_t blocks = op->views[v].block_count;
+        if (blocks != 1 && blocks != size)
+            return false;
+    }
+    return op->view_count > 0;
+}
+
+// Finds which view is sent and which is received. A broadcast has one buffer on both sides.
+static void set_sides(struct fr_intercept_exchange *exchange)
+{
+    struct fr_request_op *op = exchange->op;
+    static const struct fr_staging_view nothing = {.range = FR_DEVICE_HOST};
+    exchange->send.view = exchange->receive.view = nothing;
+    for (unsigned v = 0; v < op->view_count; v++) {
+        bool receives = is_of_one_buffer(exchange)
+                            ? exchange->team->rank != exchange->root
+                            : (int)op->views[v].arg == fr_abi_rows[op->fn].receive.buffer;
+        *(receives ? &exchange->receive.view : &exchange->send.view) = op->views[v];
+    }
+    exchange->in_place = fr_intercept_is_in_place(op);
+    if (swaps_in_place(exchange))
+        exchange->send.view = exchange->receive.view;
+}
+
+static bool is_rank(const struct fr_intercept_exchange *exchange, int root_arg)
+{
+    return root_arg < 0 || (exchange->root >= 0 && exchange->root < exchange->team->size);
+}
+
+enum fr_status fr_intercept_exchange_describe(struct fr_intercept_exchange *exchange,
+                                              struct fr_request_op *op,
+                                              const struct fr_coll_team *team,
+                                              struct fr_coll_slot *slots)
+{
+    int root_arg = fr_abi_rows[op->fn].root;
+    *exchange = (struct fr_intercept_exchange){
+        .op = op,
+        .team = team,
+        .shape = fr_abi_shape_of(op->fn),
+        .root = root_arg >= 0 ? (int)op->args[root_arg] : -1,
+    };
+    if (!fr_intercept_coll_buffer_measure(op) || !is_shaped(exchange) ||
+        !is_rank(exchange, root_arg))
+        return FR_ERR_UNSUPPORTED;
+    set_sides(exchange);
+    exchange->send.slots = slots;
+    exchange->receive.slots = slots + team->size;
+    return FR_OK;
+}
+
+// Waits for what the application has under way on the memory of the exchange. It may have other
+// work there when the task's turn comes.
+static enum fr_status await_app(struct fr_intercept_exchange *exchange)
+{
+    enum fr_status status = fr_intercept_coll_buffer_await_app(&exchange->send);
+    return status == FR_OK ? fr_intercept_coll_buffer_await_app(&exchange->receive) : status;
+}
+
+enum fr_status fr_intercept_exchange_open(struct fr_intercept_exchange *exchange)
+{
+    enum fr_status status = prepare(exchange);
+    return status == FR_OK && exchange->is_queued ? await_app(exchange) : status;
+}
+
+static void begin_broadcast(struct fr_intercept_exchange *exchange, struct fr_coll_task *task,
+                            struct fr_coll_team *team)
+{
+    const struct fr_intercept_coll_buffer *side =
+        team->rank == exchange->root ? &exchange->send : &exchange->receive;
+    struct fr_coll_bcast *part = &exchange->part.one;
+    *part = (struct fr_coll_bcast){
+        .call = fr_abi_rows[exchange->op->fn].name,
+        .root = exchange->root,
+        .data = slice_of(side, 1, 0),
+        .before = exchange->before,
+        .after = exchange->after,
+        .is_queued = exchange->is_queued,
+    };
+    fr_intercept_coll_buffer_describe(side, &part->memory);
+    if (exchange->is_queued) {
+        part->memory.is_workspace = true; // nothing is under way on it
+        fr_intercept_coll_fix_context(&part->memory.range);
+    }
+    fr_coll_bcast_begin(task, team, part);
+}
+
+static void begin_slices(struct fr_intercept_exchange *exchange, struct fr_coll_task *task,
+                         struct fr_coll_team *team)
+{
+    struct fr_coll_alltoall *part = &exchange->part.all;
+    *part = (struct fr_coll_alltoall){
+        .call = fr_abi_rows[exchange->op->fn].name,
+        // The number is even, which that of a broadcast never is: its slots mean something else.
+        .what = (fr_abi_rows[exchange->op->fn].class +
+                 ((uint64_t)(unsigned)(exchange->root + 1) << 8)) *
+                2,
+        .sends = exchange->send.slots,
+        .receives = exchange->receive.slots,
+        .send_range = shares_receive(exchange) ? exchange->receive.range : exchange->send.range,
+        .before = exchange->before,
+        .after = exchange->after,
+        .is_queued = exchange->is_queued,
+    };
+    fr_intercept_coll_buffer_describe(&exchange->receive, &part->receive);
+    if (exchange->is_queued) {
+        part->receive.is_workspace = true;
+        fr_intercept_coll_fix_context(&part->send_range);
+    }
+    fr_coll_alltoall_begin(task, team, part);
+}
+
+void fr_intercept_exchange_begin(struct fr_intercept_exchange *exchange, struct fr_coll_task *task,
+                                 struct fr_coll_team *team)
+{
+    if (is_of_one_buffer(exchange))
+        begin_broadcast(exchange, task, team);
+    else
+        begin_slices(exchange, task, team);
+}
+
+enum fr_status fr_intercept_exchange_end(struct fr_intercept_exchange *exchange,
+                                         enum fr_status status)
+{
+    if (status == FR_OK && !exchange->after.piece.bytes)
+        status = fr_intercept_coll_buffer_copy_out(&exchange->receive);
+    fr_intercept_coll_buffer_close(&exchange->send);
+    if (!exchange->team->broken) // a rank that was given up may still write to it
+        fr_intercept_coll_buffer_close(&exchange->receive);
+    if (status == FR_OK)
+        fr_intercept_coll_buffer_count(exchange->op, "the ranks map each other's memory");
+    return status;
+}

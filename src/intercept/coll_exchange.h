@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// An exchange by path peer on this rank, from a call's arguments to what its task is given. In all
+// forms of Alltoall every rank has a slice for every other. In a broadcast, gather, scatter or
+// allgather some ranks have none, or the same one for all.
+#ifndef FR_INTERCEPT_COLL_EXCHANGE_H
+#define FR_INTERCEPT_COLL_EXCHANGE_H
+
+#include "fabrail/coll/alltoall.h"
+#include "fabrail/coll/bcast.h"
+#include "intercept/coll_buffer.h"
+
+struct fr_intercept_exchange {
+    struct fr_request_op *op;
+    const struct fr_coll_team *team;
+    const struct fr_abi_shape *shape;
+    int root; // -1 without
+    struct fr_intercept_coll_buffer send, receive;
+    bool in_place;                     // what it sends is in the receive buffer
+    struct fr_coll_copy before, after; // of staged sides, where the task makes them
+    bool is_queued;                    // on all ranks: the calls do not wait for it
+    union {
+        struct fr_coll_alltoall all;
+        struct fr_coll_bcast one; // of the only buffer
+    } part;
+};
+
+// Describes the exchange of an operation, whose views are built. `slots` has room for two slots a
+// rank of the team, and must stay in place. Returns FR_ERR_UNSUPPORTED where this rank cannot take
+// part: its buffers are host memory, or their slices cannot be told. It need not be ended then.
+FR_MUST_CHECK enum fr_status fr_intercept_exchange_describe(struct fr_intercept_exchange *exchange,
+                                                            struct fr_request_op *op,
+                                                            const struct fr_coll_team *team,
+                                                            struct fr_coll_slot *slots);
+
+// Makes the memory of an exchange ready for its task. Returns FR_ERR_UNSUPPORTED, or why it has
+// failed, where this rank cannot take part. fr_intercept_exchange_end is to be called in any case.
+FR_MUST_CHECK enum fr_status fr_intercept_exchange_open(struct fr_intercept_exchange *exchange);
+
+// Begins the task of an exchange that is open. Both must stay in place until the task is over.
+void fr_intercept_exchange_begin(struct fr_intercept_exchange *exchange, struct fr_coll_task *task,
+                                 struct fr_coll_team *team);
+
+// Ends an exchange whose task has ended with `status`: copies out, counts it in the report, and
+// gives workspace back. Returns `status`, or why the copy has failed.
+FR_MUST_CHECK enum fr_status fr_intercept_exchange_end(struct fr_intercept_exchange *exchange,
+                                                       enum fr_status status);
+
+#endif

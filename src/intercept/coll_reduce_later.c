@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Nonblocking and persistent reductions and scans as tasks. Where some rank cannot take part, the
+// ranks' CPUs do it.
+#include "config.h"
+
+#include "fabrail/coll/host_reduce.h"
+#include "fabrail/policy/coll_plan.h"
+#include "intercept/coll_later.h"
+#include "intercept/coll_reduction.h"
+#include "intercept/views.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct reduction {
+    struct fr_intercept_later later;
+    struct fr_intercept_reduction part;
+    struct fr_coll_host_reduce host; // where the task cannot do it
+};
+
+static struct reduction *reduction_of(struct fr_intercept_later *later)
+{
+    return (struct reduction *)(void *)later;
+}
+
+static enum fr_status reduce_on_host(struct fr_coll_queued *queued, bool *over)
+{
+    struct reduction *own =
+        (struct reduction *)(void *)((char *)queued - offsetof(struct reduction, later.queued));
+    return fr_coll_host_reduce_progress(own->later.team, &own->host, over);
+}
+
+static void count_staged(const struct fr_request_op *op)
+{
+    for (unsigned v = 0; v < op->view_count; v++) {
+        const struct fr_policy_choice choice = {
+            FR_PATH_HOST, "a rank of the communicator cannot let others reach its memory"};
+        if (fr_device_owns(&op->views[v].range))
+            fr_intercept_count_view(op, &op->views[v], choice, NULL);
+    }
+}
+
+static bool end(struct fr_intercept_later *later, enum fr_status *status)
+{
+    struct reduction *own = reduction_of(later);
+    const struct fr_coll_queued *queued = &later->queued;
+    *status = fr_intercept_reduction_end(&own->part,
+                                         queued->is_instead ? FR_ERR_UNSUPPORTED : queued->status);
+    if (!queued->is_instead)
+        return true;
+    fr_coll_host_reduce_end(later->team, &own->host);
+    *status = queued->status;
+    if (*status == FR_OK)
+        count_staged(later->op);
+    return true;
+}
+
+// Notes where the program has vector and result, for a reduction by CPUs.
+static void set_places(struct reduction *own)
+{
+    const struct fr_intercept_reduction *part = &own->part;
+    const struct fr_staging_view *receive = &part->receive.view;
+    const struct fr_staging_view *vector = part->in_place ? receive : &part->send.view;
+    own->host = (struct fr_coll_host_reduce){
+        .reduce = &part->part,
+        .vector = {vector->range, vector->base},
+        .result = {receive->range, receive->base},
+        .receives = fr_intercept_reduction_receives(part),
+        .number = own->later.team->later.begun++,
+    };
+    fr_intercept_coll_fix_context(&own->host.vector.range);
+    fr_intercept_coll_fix_context(&own->host.result.range);
+}
+
+// Waits until the application's work on a buffer is over. It may have other work under way when the
+// task's turn comes. A failure comes once more when the memory is used.
+static void await_app(const struct fr_intercept_coll_buffer *side, struct fr_coll_buffer *buffer)
+{
+    if (fr_intercept_coll_buffer_await_app(side) == FR_OK)
+        buffer->is_workspace = true;
+}
+
+// Makes this rank's memory ready for a task. The program may have freed memory since the last
+// start of a persistent request, and have other memory at its address.
+static enum fr_status open_memory(struct reduction *own)
+{
+    struct fr_intercept_reduction *reduction = &own->part;
+    struct fr_coll_reduce *part = &reduction->part;
+    const struct fr_intercept_later *later = &own->later;
+    enum fr_status status = FR_OK;
+    if (later->op->persistent)
+        status = fr_intercept_reduction_describe(reduction, later->op, later->team, true);
+    set_places(own);
+    if (status == FR_OK)
+        status = fr_intercept_reduction_open(reduction);
+    part->is_queued = true;
+    bool reads_result = reduction->in_place && !reduction->sends_apart;
+    await_app(reads_result ? &reduction->receive : &reduction->send, &part->read);
+    await_app(&reduction->receive, &part->written);
+    if (status != FR_OK)
+        return status;
+    fr_intercept_coll_fix_context(&part->mover);
+    fr_intercept_coll_fix_context(&part->before.range);
+    fr_intercept_coll_fix_context(&part->after.range);
+    return FR_OK;
+}
+
+static void begin(struct fr_intercept_later *later)
+{
+    struct reduction *own = reduction_of(later);
+    if (open_memory(own) == FR_OK)
+        fr_coll_reduce_begin(&later->queued.task, later->team, &own->part.part);
+    else
+        fr_coll_task_begin_declined(&later->queued.task, later->team, own->part.part.call);
+    later->queued.instead = reduce_on_host;
+}
+
+static void release(struct fr_intercept_later *later)
+{
+    struct reduction *own = reduction_of(later);
+    fr_coll_host_reduce_end(later->team, &own->host);
+    free(own);
+}
+
+static const struct fr_intercept_later_kind kind = {
+    .begin = begin, .end = end, .release = release, .ends_alone = true};
+
+// Whether MPI surely refuses the call on this rank, which then begins nothing.
+static bool is_wrong(const struct fr_intercept_reduction *reduction)
+{
+    const struct fr_request_op *op = reduction->op;
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    const struct fr_coll_team *team = reduction->team;
+    fr_word send = op->args[row->send.buffer], receive = op->args[row->receive.buffer];
+    bool is_root = reduction->part.form != FR_COLL_TO_ROOT || team->rank == reduction->part.root;
+    bool mpich = strcmp(fr_abi_mpi.family, "MPICH") == 0;
+    for (int rank = 0; rank < team->size; rank++) {
+        if (fr_intercept_count_at(op, &row->receive, rank) < 0)
+            return true;
+    }
+    bool no_result = receive == fr_abi_mpi.IN_PLACE || receive == 0;
+    return !op->args[row->request] || send == 0 || (send == fr_abi_mpi.IN_PLACE && !is_root) ||
+           (no_result && fr_intercept_reduction_receives(reduction)) ||
+           (mpich && is_root && send == receive);
+}
+
+// Counts the elements of the vector.
+static int64_t count_elements(const struct fr_request_op *op, int ranks)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    bool scatters =
+        row->class == FR_CLASS_REDUCE_SCATTER || row->class == FR_CLASS_REDUCE_SCATTER_BLOCK;
+    int64_t count = 0;
+    if (row->receive.has_counts && !op->args[row->receive.count])
+        return 0;
+    for (int rank = 0; rank < (scatters ? ranks : 1); rank++)
+        count += fr_intercept_count_at(op, &row->receive, rank);
+    return count;
+}
+
+bool fr_intercept_reduction_pays(enum fr_fn fn, const fr_word *args,
+                                 const struct fr_coll_team *team)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[fn];
+    fr_word type = fr_abi_handle(args[row->send.type]);
+    int64_t bytes = 0;
+    if (team->size > FR_REDUCE_SOURCES || fr_abi_family_of(type) == FR_FAMILY_NONE ||
+        fr_abi_operation_of(fr_abi_handle(args[row->operation])) == FR_OPERATIONS)
+        return false;
+    struct fr_request_op op = {.fn = fn};
+    memcpy(op.args, args, row->arg_count * sizeof(fr_word));
+    int64_t count = count_elements(&op, team->size);
+    return count > 0 && fr_intercept_measure_bytes(type, count, &bytes) &&
+           fr_policy_is_worth_task(bytes);
+}
+
+// Gives the operation its schedule. `own` is the operation's then, else the caller's.
+static enum fr_status prepare(struct fr_request_op *op, struct reduction *own,
+                              struct fr_coll_team *team)
+{
+    const size_t ranks = (size_t)team->size;
+    enum fr_status status = fr_request_schedule_make(op, 0, NULL);
+    if (status != FR_OK) {
+        if (op->persistent)
+            fr_coll_team_clone_free(team);
+        free(own);
+        return status;
+    }
+    own->part.team = team;
+    fr_intercept_later_attach(&own->later, op, team, &kind);
+    return op->persistent ? fr_request_schedule_keep_args(op, ranks, ranks) : FR_OK;
+}
+
+bool fr_intercept_reduce_later(struct fr_request_op *op, struct fr_coll_team *team, int *result)
+{
+    fr_word comm = op->object;
+    struct reduction *own = calloc(1, sizeof(*own));
+    enum fr_status status = own ? fr_intercept_views_build(op) : FR_ERR_NO_MEMORY;
+    if (status == FR_OK)
+        status = fr_intercept_reduction_describe(&own->part, op, team, true);
+    bool begins = status == FR_OK && !is_wrong(&own->part);
+    struct fr_coll_team *chosen = begins ? fr_intercept_later_team(op, team) : NULL;
+    if (!chosen &&
+        status != FR_ERR_NO_MEMORY) { // the others begin a task, also without memory here
+        free(own);
+        fr_request_op_free(op);
+        return false;
+    }
+    if (chosen)
+        status = prepare(op, own, chosen);
+    else
+        free(own);
+    if (status == FR_OK) {
+        *result = fr_request_schedule_open(op, (void *)op->args[fr_abi_rows[op->fn].request]);
+    } else {
+        *result = fr_request_error_code(status);
+        fr_request_op_free(op);
+    }
+    if (*result != fr_abi_mpi.SUCCESS)
+        *result = fr_request_raise('c', comm, *result);
+    return true;
+}
