@@ -83,8 +83,6 @@ struct fr_coll_team {
     struct {
         uint64_t begun;           // alike on all ranks, in the same order
         _Atomic unsigned awaited; // those under way for which a call has waited
-        uint64_t moved;           // of those begun, that move data
-        _Atomic uint64_t settled; // of these: they are over, or their messages are begun
     } later;
 };
 
@@ -157,13 +155,6 @@ struct fr_coll_team *fr_coll_team_find(fr_word comm);
 // have been taken. All ranks call it in each call that makes such an exchange, since these calls
 // come in the same order everywhere. The exchanges may then be started in any order, however late.
 int fr_coll_team_take_tags(struct fr_coll_team *team, int count);
-
-// Returns the first of FR_COLL_TEAM_TAGS tags for the messages of operations that were begun as
-// tasks. Ranks begin such messages in the order of these operations (queue.h).
-static inline int fr_coll_team_task_tag(const struct fr_coll_team *team)
-{
-    return team->first_tag + FR_COLL_TEAM_TAGS;
-}
 
 // Makes a team of the same ranks with a segment of its own, for one persistent operation that the
 // MPI function `call` makes. Its tasks take no turns with those of `team`. All ranks call it in the

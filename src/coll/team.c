@@ -429,15 +429,13 @@ struct fr_coll_team *fr_coll_team_find(fr_word comm)
     return state && state->is_group ? state->team : NULL;
 }
 
-// Skips the team's first tags, which exchanges have that are messages from the start, and those of
-// tasks. Tags never come back: another rank may still use those of an exchange that this rank has
-// freed.
+// Skips the team's first tags, which nonblocking and blocking exchanges have. Tags never come back:
+// another rank may still use those of an exchange that this rank has freed.
 int fr_coll_team_take_tags(struct fr_coll_team *team, int count)
 {
-    enum { OTHERS = 2 * FR_COLL_TEAM_TAGS };
-    if (team->taken_tags > GROUP_TAGS - OTHERS - count)
+    if (team->taken_tags > GROUP_TAGS - FR_COLL_TEAM_TAGS - count)
         return -1;
-    int tag = team->first_tag + OTHERS + team->taken_tags;
+    int tag = team->first_tag + FR_COLL_TEAM_TAGS + team->taken_tags;
     team->taken_tags += count;
     return tag;
 }

@@ -2,8 +2,8 @@
 // The choice whether a collective is done by messages: MPI must not refuse it, and it must pay.
 #include "config.h"
 
-#include "fabrail/coll.h"
 #include "fabrail/policy/coll_plan.h"
+#include "intercept/coll_later.h"
 #include "intercept/views.h"
 
 #include <string.h>
@@ -138,13 +138,38 @@ bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
     return bytes >= (int64_t)least_bytes;
 }
 
-// Where the ranks need not know how much the others have, the task's agreement tells. A rank of
-// host memory loses next to nothing by it.
-bool fr_intercept_is_worth_task(enum fr_fn fn, const fr_word *args, const struct fr_coll_team *team)
+// Whether the neighbours of each rank are surely all different ranks, as in a grid that has no
+// periodic dimension of one or two ranks. All ranks find the same.
+static bool has_distinct_neighbours(fr_word comm)
+{
+    enum { MOST = 32 };
+    int topology = 0, count = 0, dims[MOST], periods[MOST], coords[MOST];
+    if (FR_MPI(Topo_test, comm, FR_PTR(&topology)) || topology != fr_abi_mpi.CART ||
+        FR_MPI(Cartdim_get, comm, FR_PTR(&count)) || count > MOST ||
+        FR_MPI(Cart_get, comm, (fr_word)count, FR_PTR(dims), FR_PTR(periods), FR_PTR(coords)))
+        return false;
+    for (int i = 0; i < count; i++) {
+        if (periods[i] && dims[i] <= 2)
+            return false;
+    }
+    return true;
+}
+
+size_t fr_intercept_exchange_bytes(const struct fr_request_op *op, const struct fr_coll_team *team)
+{
+    enum { LIKELY_BYTES = 256 << 10 };
+    const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
+    int64_t slice = known_bytes(op, team);
+    bool each = shape->sends_each || shape->receives_each;
+    return slice < 0 ? LIKELY_BYTES : (size_t)(each ? slice * team->size : slice);
+}
+
+// Where the ranks need not know how much the others have, the size that is likely decides.
+bool fr_intercept_exchange_pays(enum fr_fn fn, const fr_word *args, const struct fr_coll_team *team)
 {
     const struct fr_request_op op = describe(fn, args);
-    const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
-    int64_t slice = known_bytes(&op, team);
-    bool each = shape->sends_each || shape->receives_each;
-    return slice < 0 || fr_policy_is_worth_task(each ? slice * team->size : slice);
+    if (!fr_intercept_goes_by_messages(fn, args, team))
+        return false;
+    return fr_policy_is_worth_task((int64_t)fr_intercept_exchange_bytes(&op, team)) &&
+           (!fr_abi_shape_of(fn)->is_neighbourly || has_distinct_neighbours(fr_abi_comm(fn, args)));
 }

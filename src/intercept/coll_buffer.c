@@ -61,7 +61,7 @@ enum fr_status fr_intercept_coll_buffer_open(struct fr_intercept_coll_buffer *si
     side->range = view->range;
     if (!view->span)
         return FR_OK;
-    if (side->takes_host && !fr_device_owns(&view->range) && !view->absolute)
+    if (side->takes_host && !fr_device_owns(&view->range) && !view->absolute && is_contiguous(view))
         return open_host(side);
     if (!fr_device_owns(&view->range) || view->absolute || !fr_staging_view_is_in_range(view))
         return FR_ERR_UNSUPPORTED;
@@ -72,6 +72,21 @@ enum fr_status fr_intercept_coll_buffer_open(struct fr_intercept_coll_buffer *si
     if (status == FR_OK)
         fr_device_classify(view->lease.address, 1, &side->range);
     return status;
+}
+
+enum fr_status fr_intercept_coll_buffer_open_on_host(struct fr_intercept_coll_buffer *side,
+                                                     bool must_stage)
+{
+    struct fr_staging_view *view = &side->view;
+    bool is_apart = fr_device_owns(&view->range) && !fr_staging_view_is_in_range(view);
+    view->path = FR_PATH_HOST;
+    view->as_bytes = true;
+    side->range = view->range;
+    side->staged = view->span && (must_stage || view->absolute || is_apart || !is_contiguous(view));
+    if (!side->staged)
+        return FR_OK;
+    side->range = (struct fr_device_range)FR_DEVICE_HOST;
+    return fr_staging_view_open(view);
 }
 
 void fr_intercept_coll_buffer_close(struct fr_intercept_coll_buffer *side)
@@ -192,4 +207,14 @@ void fr_intercept_coll_fix_context(struct fr_device_range *range)
     void *context = NULL;
     if (fr_device_owns(range) && fr_device_context_of(range, &context) == FR_OK)
         range->context = context;
+}
+
+void fr_intercept_coll_buffer_count_staged(const struct fr_request_op *op)
+{
+    for (unsigned v = 0; v < op->view_count; v++) {
+        const struct fr_policy_choice choice = {
+            FR_PATH_HOST, "a rank of the communicator cannot let others reach its memory"};
+        if (fr_device_owns(&op->views[v].range))
+            fr_intercept_count_view(op, &op->views[v], choice, NULL);
+    }
 }

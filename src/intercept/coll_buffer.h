@@ -14,7 +14,7 @@ struct fr_intercept_coll_buffer {
     struct fr_coll_slot *slots;
     struct fr_ipc_handle handle; // of memory that is used where it is, once it is exported
     bool staged;
-    bool takes_host; // host memory goes through device workspace as well
+    bool takes_host; // host memory in one piece goes through device workspace as well
 };
 
 // Decides where peers reach the bytes of a view, which may be the operation's only one.
@@ -22,6 +22,11 @@ struct fr_intercept_coll_buffer {
 // where none does. Returns FR_ERR_UNSUPPORTED where it is no device memory.
 FR_MUST_CHECK enum fr_status fr_intercept_coll_buffer_open(struct fr_intercept_coll_buffer *side,
                                                            bool must_stage, unsigned ways);
+
+// Decides where this rank's CPU reaches the bytes of a view, for operations by CPUs: where they are
+// if they are in one piece, else in host memory. `must_stage`: use host memory in any case.
+FR_MUST_CHECK enum fr_status
+fr_intercept_coll_buffer_open_on_host(struct fr_intercept_coll_buffer *side, bool must_stage);
 
 // Gives workspace back. A side that was never opened is accepted.
 void fr_intercept_coll_buffer_close(struct fr_intercept_coll_buffer *side);
@@ -74,5 +79,8 @@ bool fr_intercept_coll_buffer_measure(struct fr_request_op *op);
 
 // Counts the operation in the report as carried by path peer, for `reason` (static text).
 void fr_intercept_coll_buffer_count(const struct fr_request_op *op, const char *reason);
+
+// Counts the operation in the report as done by the CPUs of the ranks.
+void fr_intercept_coll_buffer_count_staged(const struct fr_request_op *op);
 
 #endif

@@ -90,6 +90,17 @@ static bool swaps_in_place(const struct fr_intercept_exchange *exchange)
     return exchange->in_place && fr_abi_shape_swaps(exchange->shape);
 }
 
+// Fills the slots of a broadcast, which CPUs use alone.
+static void fill_broadcast(struct fr_intercept_exchange *exchange)
+{
+    bool is_root = exchange->team->rank == exchange->root;
+    if (!is_root)
+        exchange->receive.slots[exchange->root] = slice_of(&exchange->receive, 1, 0);
+    for (int rank = 0; rank < exchange->team->size && is_root; rank++)
+        exchange->send.slots[rank] = slice_of(&exchange->send, 1, 0);
+    exchange->send.slots[exchange->root].bytes = 0;
+}
+
 static enum fr_status fill(struct fr_intercept_exchange *exchange)
 {
     const struct fr_abi_shape *shape = exchange->shape;
@@ -100,8 +111,10 @@ static enum fr_status fill(struct fr_intercept_exchange *exchange)
     memset(exchange->receive.slots, 0, size * sizeof(*exchange->receive.slots));
     if (shape->is_neighbourly)
         return fill_neighbourhood(exchange);
-    if (is_of_one_buffer(exchange)) // it has no slots
+    if (is_of_one_buffer(exchange)) {
+        fill_broadcast(exchange);
         return FR_OK;
+    }
     enum fr_abi_in_place in_place =
         exchange->in_place && !swaps_in_place(exchange) ? shape->in_place : FR_IN_PLACE_NEVER;
     if ((is_root || shape->receiver == FR_WHO_ALL) && in_place != FR_IN_PLACE_RECEIVE)
@@ -124,18 +137,27 @@ static enum fr_status copy_in(struct fr_intercept_exchange *exchange,
     return plain ? FR_OK : fr_intercept_coll_buffer_copy_in(side);
 }
 
+static enum fr_status open_side(const struct fr_intercept_exchange *exchange,
+                                struct fr_intercept_coll_buffer *side, bool must_stage,
+                                bool on_host)
+{
+    bool is_written = side == &exchange->receive;
+    return on_host ? fr_intercept_coll_buffer_open_on_host(side, must_stage)
+                   : fr_intercept_coll_buffer_open(
+                         side, must_stage, is_written ? fr_coll_team_ways(exchange->team) : 0);
+}
+
 // Opens both buffers. The data of an in-place all-to-all must not be overwritten before they are
 // sent. What a rank gathers in place stays where it is, since nobody writes there.
-static enum fr_status prepare(struct fr_intercept_exchange *exchange)
+static enum fr_status prepare(struct fr_intercept_exchange *exchange, bool on_host)
 {
     struct fr_intercept_coll_buffer *send = &exchange->send, *receive = &exchange->receive;
     bool swaps = swaps_in_place(exchange);
-    enum fr_status status =
-        fr_intercept_coll_buffer_open(receive, false, fr_coll_team_ways(exchange->team));
+    enum fr_status status = open_side(exchange, receive, false, on_host);
     if (status == FR_OK && exchange->in_place && !swaps)
         status = copy_in(exchange, receive);
     if (status == FR_OK)
-        status = fr_intercept_coll_buffer_open(send, swaps, 0);
+        status = open_side(exchange, send, swaps, on_host);
     if (status == FR_OK)
         status = copy_in(exchange, send);
     if (status == FR_OK)
@@ -185,7 +207,7 @@ static bool is_rank(const struct fr_intercept_exchange *exchange, int root_arg)
 enum fr_status fr_intercept_exchange_describe(struct fr_intercept_exchange *exchange,
                                               struct fr_request_op *op,
                                               const struct fr_coll_team *team,
-                                              struct fr_coll_slot *slots)
+                                              struct fr_coll_slot *slots, bool is_queued)
 {
     int root_arg = fr_abi_rows[op->fn].root;
     *exchange = (struct fr_intercept_exchange){
@@ -193,14 +215,25 @@ enum fr_status fr_intercept_exchange_describe(struct fr_intercept_exchange *exch
         .team = team,
         .shape = fr_abi_shape_of(op->fn),
         .root = root_arg >= 0 ? (int)op->args[root_arg] : -1,
+        .is_queued = is_queued,
+        .failure = FR_ERR_UNSUPPORTED,
     };
-    if (!fr_intercept_coll_buffer_measure(op) || !is_shaped(exchange) ||
-        !is_rank(exchange, root_arg))
+    bool takes_part = fr_intercept_coll_buffer_measure(op) || is_queued;
+    if (!takes_part || !is_shaped(exchange) || !is_rank(exchange, root_arg))
         return FR_ERR_UNSUPPORTED;
     set_sides(exchange);
     exchange->send.slots = slots;
     exchange->receive.slots = slots + team->size;
+    exchange->send.takes_host = exchange->receive.takes_host = is_queued;
+    exchange->failure = FR_OK;
     return FR_OK;
+}
+
+static void close(struct fr_intercept_exchange *exchange)
+{
+    fr_intercept_coll_buffer_close(&exchange->send);
+    if (!exchange->team->broken) // a rank that was given up may still write to it
+        fr_intercept_coll_buffer_close(&exchange->receive);
 }
 
 // Waits for what the application has under way on the memory of the exchange. It may have other
@@ -213,8 +246,17 @@ static enum fr_status await_app(struct fr_intercept_exchange *exchange)
 
 enum fr_status fr_intercept_exchange_open(struct fr_intercept_exchange *exchange)
 {
-    enum fr_status status = prepare(exchange);
-    return status == FR_OK && exchange->is_queued ? await_app(exchange) : status;
+    enum fr_status status = prepare(exchange, false);
+    if (!exchange->is_queued)
+        return status;
+    bool is_ready = status == FR_OK;
+    if (!is_ready) {
+        close(exchange);
+        exchange->failure = prepare(exchange, true);
+    }
+    if (exchange->failure == FR_OK)
+        exchange->failure = await_app(exchange);
+    return is_ready ? exchange->failure : FR_ERR_UNSUPPORTED;
 }
 
 static void begin_broadcast(struct fr_intercept_exchange *exchange, struct fr_coll_task *task,
@@ -239,6 +281,12 @@ static void begin_broadcast(struct fr_intercept_exchange *exchange, struct fr_co
     fr_coll_bcast_begin(task, team, part);
 }
 
+struct fr_device_range
+fr_intercept_exchange_send_range(const struct fr_intercept_exchange *exchange)
+{
+    return shares_receive(exchange) ? exchange->receive.range : exchange->send.range;
+}
+
 static void begin_slices(struct fr_intercept_exchange *exchange, struct fr_coll_task *task,
                          struct fr_coll_team *team)
 {
@@ -251,7 +299,7 @@ static void begin_slices(struct fr_intercept_exchange *exchange, struct fr_coll_
                 2,
         .sends = exchange->send.slots,
         .receives = exchange->receive.slots,
-        .send_range = shares_receive(exchange) ? exchange->receive.range : exchange->send.range,
+        .send_range = fr_intercept_exchange_send_range(exchange),
         .before = exchange->before,
         .after = exchange->after,
         .is_queued = exchange->is_queued,
@@ -278,10 +326,10 @@ enum fr_status fr_intercept_exchange_end(struct fr_intercept_exchange *exchange,
 {
     if (status == FR_OK && !exchange->after.piece.bytes)
         status = fr_intercept_coll_buffer_copy_out(&exchange->receive);
-    fr_intercept_coll_buffer_close(&exchange->send);
-    if (!exchange->team->broken) // a rank that was given up may still write to it
-        fr_intercept_coll_buffer_close(&exchange->receive);
-    if (status == FR_OK)
+    close(exchange);
+    if (status == FR_OK && exchange->is_by_cpus)
+        fr_intercept_coll_buffer_count_staged(exchange->op);
+    else if (status == FR_OK)
         fr_intercept_coll_buffer_count(exchange->op, "the ranks map each other's memory");
     return status;
 }

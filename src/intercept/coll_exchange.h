@@ -18,6 +18,8 @@ struct fr_intercept_exchange {
     bool in_place;                     // what it sends is in the receive buffer
     struct fr_coll_copy before, after; // of staged sides, where the task makes them
     bool is_queued;                    // on all ranks: the calls do not wait for it
+    bool is_by_cpus; // once the task has found that a rank cannot take part; written by the caller
+    enum fr_status failure; // why this rank cannot even take part by its CPU, or FR_OK
     union {
         struct fr_coll_alltoall all;
         struct fr_coll_bcast one; // of the only buffer
@@ -25,16 +27,23 @@ struct fr_intercept_exchange {
 };
 
 // Describes the exchange of an operation, whose views are built. `slots` has room for two slots a
-// rank of the team, and must stay in place. Returns FR_ERR_UNSUPPORTED where this rank cannot take
-// part: its buffers are host memory, or their slices cannot be told. It need not be ended then.
+// rank of the team, and must stay in place. `is_queued`: the calls of all ranks do not wait for it,
+// and this rank takes part with host memory, too. Returns FR_ERR_UNSUPPORTED where this rank cannot
+// take part: its buffers are host memory, or their slices cannot be told. It need not be ended.
 FR_MUST_CHECK enum fr_status fr_intercept_exchange_describe(struct fr_intercept_exchange *exchange,
                                                             struct fr_request_op *op,
                                                             const struct fr_coll_team *team,
-                                                            struct fr_coll_slot *slots);
+                                                            struct fr_coll_slot *slots,
+                                                            bool is_queued);
 
 // Makes the memory of an exchange ready for its task. Returns FR_ERR_UNSUPPORTED, or why it has
-// failed, where this rank cannot take part. fr_intercept_exchange_end is to be called in any case.
+// failed, where this rank cannot take part. The memory of a queued exchange is then ready for its
+// CPU, unless `failure` says otherwise. fr_intercept_exchange_end is to be called in any case.
 FR_MUST_CHECK enum fr_status fr_intercept_exchange_open(struct fr_intercept_exchange *exchange);
+
+// Returns what the slices that this rank sends lie in.
+struct fr_device_range
+fr_intercept_exchange_send_range(const struct fr_intercept_exchange *exchange);
 
 // Begins the task of an exchange that is open. Both must stay in place until the task is over.
 void fr_intercept_exchange_begin(struct fr_intercept_exchange *exchange, struct fr_coll_task *task,

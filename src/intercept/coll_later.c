@@ -13,19 +13,7 @@ static void await(struct fr_intercept_later *later, bool awaits)
     atomic_fetch_add_explicit(&later->team->later.awaited, awaits ? 1 : -1u, memory_order_relaxed);
 }
 
-// Ends the operation if its task is over. Returns whether that is so, and its messages are, too.
-static bool end(struct fr_intercept_later *later)
-{
-    enum fr_status status = FR_OK;
-    if (later->is_over || !atomic_load(&later->queued.over))
-        return later->is_over;
-    await(later, false);
-    later->is_over = later->kind->end(later, &status);
-    if (status != FR_OK)
-        later->op->schedule->error = fr_request_error_code(status);
-    return later->is_over;
-}
-
+// Goes on with the task, and ends the operation when that is over.
 static bool advance(struct fr_request_op *op)
 {
     struct fr_intercept_later *later = op->schedule->own;
@@ -33,7 +21,13 @@ static bool advance(struct fr_request_op *op)
         await(later, op->schedule->is_awaited);
         fr_coll_queue_progress();
     }
-    return end(later);
+    if (!atomic_load(&later->queued.over))
+        return false;
+    await(later, false);
+    enum fr_status status = later->kind->end(later);
+    if (status != FR_OK)
+        op->schedule->error = fr_request_error_code(status);
+    return true;
 }
 
 static bool is_on_host(const struct fr_request_op *op)
@@ -45,21 +39,13 @@ static bool is_on_host(const struct fr_request_op *op)
     return true;
 }
 
-// Begins the task. A rank that declines begins the messages at once, unless others are before them.
-// Once they are begun MPI goes on with them.
 static int start(struct fr_request_op *op)
 {
     struct fr_intercept_later *later = op->schedule->own;
-    later->is_over = false;
     later->kind->begin(later);
     fr_coll_queue_add(&later->queued);
+    op->schedule->is_quiet = is_on_host(op) && fr_coll_queue_has_thread();
     fr_coll_queue_progress();
-    if (later->kind->ends_alone) {
-        op->schedule->is_quiet = is_on_host(op) && fr_coll_queue_has_thread();
-        return fr_abi_mpi.SUCCESS;
-    }
-    const size_t parts = op->schedule->count;
-    op->schedule->is_quiet = end(later) || op->schedule->count > parts;
     return fr_abi_mpi.SUCCESS;
 }
 
@@ -81,15 +67,32 @@ struct fr_coll_team *fr_intercept_later_team(const struct fr_request_op *op,
     return op->persistent ? fr_coll_team_clone(team, fr_abi_rows[op->fn].name) : team;
 }
 
-void fr_intercept_later_attach(struct fr_intercept_later *later, struct fr_request_op *op,
-                               struct fr_coll_team *team,
-                               const struct fr_intercept_later_kind *kind)
+enum fr_status fr_intercept_later_make(struct fr_intercept_later *later, struct fr_request_op *op,
+                                       struct fr_coll_team *team,
+                                       const struct fr_intercept_later_kind *kind)
 {
+    enum fr_status status = fr_request_schedule_make(op, 0, start);
+    if (status != FR_OK) {
+        if (op->persistent)
+            fr_coll_team_clone_free(team);
+        return status;
+    }
     later->kind = kind;
     later->op = op;
     later->team = team;
     op->schedule->own = later;
-    op->schedule->start = start;
     op->schedule->advance = advance;
     op->schedule->release = release;
+    return FR_OK;
+}
+
+int fr_intercept_later_open(struct fr_request_op *op, enum fr_status status)
+{
+    fr_word comm = op->object;
+    int result = fr_request_error_code(status);
+    if (status == FR_OK)
+        result = fr_request_schedule_open(op, (void *)op->args[fr_abi_rows[op->fn].request]);
+    else
+        fr_request_op_free(op);
+    return result == fr_abi_mpi.SUCCESS ? result : fr_request_raise('c', comm, result);
 }

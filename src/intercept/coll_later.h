@@ -18,11 +18,9 @@ struct fr_intercept_later;
 struct fr_intercept_later_kind {
     // Makes this rank's memory ready and begins the queued task, or one that declines.
     void (*begin)(struct fr_intercept_later *later);
-    // Ends the operation, whose queued task is over. Returns false, once at most, where messages
-    // have been begun that do it now. *status says how all has ended, or FR_OK.
-    bool (*end)(struct fr_intercept_later *later, enum fr_status *status);
+    // Ends the operation, whose queued task is over. Returns how all has ended.
+    enum fr_status (*end)(struct fr_intercept_later *later);
     void (*release)(struct fr_intercept_later *later); // frees what it has, and itself
-    bool ends_alone; // without a function of MPI, if the program's memory is host memory
 };
 
 // A collective that goes on when its call has returned. The first member of a kind's own struct.
@@ -32,24 +30,39 @@ struct fr_intercept_later {
     struct fr_coll_team *team; // its tasks do the operation
     struct fr_coll_queued queued;
     bool is_awaited; // counts among the team's operations for which a call waits
-    bool is_over;
 };
 
 // Returns the team whose tasks do an operation, NULL on all ranks for none. A persistent operation
-// gets a team of its own, for which its ranks wait for each other. fr_intercept_later_attach owns
-// that.
+// gets a team of its own, for which its ranks wait for each other. fr_intercept_later_make owns it.
 struct fr_coll_team *fr_intercept_later_team(const struct fr_request_op *op,
                                              struct fr_coll_team *team);
 
-// Has the schedule of an operation begin the task, and go on with it. The operation owns `later`.
-void fr_intercept_later_attach(struct fr_intercept_later *later, struct fr_request_op *op,
-                               struct fr_coll_team *team,
-                               const struct fr_intercept_later_kind *kind);
+// Gives an operation a schedule that begins the task, and goes on with it. The operation owns
+// `later` then. On failure the caller does, and the team goes.
+FR_MUST_CHECK enum fr_status fr_intercept_later_make(struct fr_intercept_later *later,
+                                                     struct fr_request_op *op,
+                                                     struct fr_coll_team *team,
+                                                     const struct fr_intercept_later_kind *kind);
 
-// Has an exchange, which has a schedule of messages, be a task of the team. Its messages are sent
-// only if the ranks cannot agree. `is_viewed`: the views of its buffers could be built. Returns
-// FR_ERR_NO_MEMORY, and has not taken the team then.
-FR_MUST_CHECK enum fr_status fr_intercept_exchange_later(struct fr_request_op *op,
-                                                         struct fr_coll_team *team, bool is_viewed);
+// Opens the schedule of an operation where `status` is FR_OK, else frees the operation. Returns
+// what the application's call returns.
+int fr_intercept_later_open(struct fr_request_op *op, enum fr_status status);
+
+// Returns whether a nonblocking or persistent collective is worth a task. They look at arguments
+// that all ranks have alike, so all find the same.
+bool fr_intercept_reduction_pays(enum fr_fn fn, const fr_word *args,
+                                 const struct fr_coll_team *team);
+bool fr_intercept_exchange_pays(enum fr_fn fn, const fr_word *args,
+                                const struct fr_coll_team *team);
+
+// Returns how many bytes the rank with most data has, or is likely to have where ranks need not
+// know. All ranks find the same.
+size_t fr_intercept_exchange_bytes(const struct fr_request_op *op, const struct fr_coll_team *team);
+
+// Begin a nonblocking collective that pays, or make a persistent one, as a task of the team, and
+// own the operation then; *result is what the call returns. Else they free the operation and return
+// false, as all ranks do.
+bool fr_intercept_reduce_later(struct fr_request_op *op, struct fr_coll_team *team, int *result);
+bool fr_intercept_exchange_later(struct fr_request_op *op, struct fr_coll_team *team, int *result);
 
 #endif

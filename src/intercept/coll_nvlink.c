@@ -40,8 +40,8 @@ static bool exchange_slices(struct fr_request_op *op, struct fr_coll_team *team,
     size_t bytes = 2 * (size_t)team->size * sizeof(struct fr_coll_slot);
     enum fr_status status = fr_request_op_reserve(op, bytes);
     if (status == FR_OK)
-        status =
-            fr_intercept_exchange_describe(&exchange, op, team, fr_request_op_carve(op, bytes));
+        status = fr_intercept_exchange_describe(&exchange, op, team, fr_request_op_carve(op, bytes),
+                                                false);
     op->arrays_used = 0;
     if (status != FR_OK) {
         fr_coll_decline(team, fr_abi_rows[op->fn].name);

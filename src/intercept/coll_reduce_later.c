@@ -30,29 +30,18 @@ static enum fr_status reduce_on_host(struct fr_coll_queued *queued, bool *over)
     return fr_coll_host_reduce_progress(own->later.team, &own->host, over);
 }
 
-static void count_staged(const struct fr_request_op *op)
-{
-    for (unsigned v = 0; v < op->view_count; v++) {
-        const struct fr_policy_choice choice = {
-            FR_PATH_HOST, "a rank of the communicator cannot let others reach its memory"};
-        if (fr_device_owns(&op->views[v].range))
-            fr_intercept_count_view(op, &op->views[v], choice, NULL);
-    }
-}
-
-static bool end(struct fr_intercept_later *later, enum fr_status *status)
+static enum fr_status end(struct fr_intercept_later *later)
 {
     struct reduction *own = reduction_of(later);
     const struct fr_coll_queued *queued = &later->queued;
-    *status = fr_intercept_reduction_end(&own->part,
-                                         queued->is_instead ? FR_ERR_UNSUPPORTED : queued->status);
+    enum fr_status status = fr_intercept_reduction_end(
+        &own->part, queued->is_instead ? FR_ERR_UNSUPPORTED : queued->status);
     if (!queued->is_instead)
-        return true;
+        return status;
     fr_coll_host_reduce_end(later->team, &own->host);
-    *status = queued->status;
-    if (*status == FR_OK)
-        count_staged(later->op);
-    return true;
+    if (queued->status == FR_OK)
+        fr_intercept_coll_buffer_count_staged(later->op);
+    return queued->status;
 }
 
 // Notes where the program has vector and result, for a reduction by CPUs.
@@ -62,11 +51,11 @@ static void set_places(struct reduction *own)
     const struct fr_staging_view *receive = &part->receive.view;
     const struct fr_staging_view *vector = part->in_place ? receive : &part->send.view;
     own->host = (struct fr_coll_host_reduce){
+        .host = {.number = own->later.team->later.begun++},
         .reduce = &part->part,
         .vector = {vector->range, vector->base},
         .result = {receive->range, receive->base},
         .receives = fr_intercept_reduction_receives(part),
-        .number = own->later.team->later.begun++,
     };
     fr_intercept_coll_fix_context(&own->host.vector.range);
     fr_intercept_coll_fix_context(&own->host.result.range);
@@ -122,8 +111,7 @@ static void release(struct fr_intercept_later *later)
     free(own);
 }
 
-static const struct fr_intercept_later_kind kind = {
-    .begin = begin, .end = end, .release = release, .ends_alone = true};
+static const struct fr_intercept_later_kind kind = {.begin = begin, .end = end, .release = release};
 
 // Whether MPI surely refuses the call on this rank, which then begins nothing.
 static bool is_wrong(const struct fr_intercept_reduction *reduction)
@@ -174,49 +162,36 @@ bool fr_intercept_reduction_pays(enum fr_fn fn, const fr_word *args,
            fr_policy_is_worth_task(bytes);
 }
 
-// Gives the operation its schedule. `own` is the operation's then, else the caller's.
+// Gives the operation its schedule. `own` goes at once if that fails, else with the operation.
 static enum fr_status prepare(struct fr_request_op *op, struct reduction *own,
                               struct fr_coll_team *team)
 {
     const size_t ranks = (size_t)team->size;
-    enum fr_status status = fr_request_schedule_make(op, 0, NULL);
+    own->part.team = team;
+    enum fr_status status = fr_intercept_later_make(&own->later, op, team, &kind);
     if (status != FR_OK) {
-        if (op->persistent)
-            fr_coll_team_clone_free(team);
         free(own);
         return status;
     }
-    own->part.team = team;
-    fr_intercept_later_attach(&own->later, op, team, &kind);
     return op->persistent ? fr_request_schedule_keep_args(op, ranks, ranks) : FR_OK;
 }
 
 bool fr_intercept_reduce_later(struct fr_request_op *op, struct fr_coll_team *team, int *result)
 {
-    fr_word comm = op->object;
     struct reduction *own = calloc(1, sizeof(*own));
     enum fr_status status = own ? fr_intercept_views_build(op) : FR_ERR_NO_MEMORY;
     if (status == FR_OK)
         status = fr_intercept_reduction_describe(&own->part, op, team, true);
     bool begins = status == FR_OK && !is_wrong(&own->part);
     struct fr_coll_team *chosen = begins ? fr_intercept_later_team(op, team) : NULL;
-    if (!chosen &&
-        status != FR_ERR_NO_MEMORY) { // the others begin a task, also without memory here
-        free(own);
-        fr_request_op_free(op);
-        return false;
-    }
     if (chosen)
         status = prepare(op, own, chosen);
     else
         free(own);
-    if (status == FR_OK) {
-        *result = fr_request_schedule_open(op, (void *)op->args[fr_abi_rows[op->fn].request]);
-    } else {
-        *result = fr_request_error_code(status);
+    if (!chosen && status != FR_ERR_NO_MEMORY) { // else the others begin a task
         fr_request_op_free(op);
+        return false;
     }
-    if (*result != fr_abi_mpi.SUCCESS)
-        *result = fr_request_raise('c', comm, *result);
+    *result = fr_intercept_later_open(op, status);
     return true;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Collectives that move data, done message by message. These are nonblocking and persistent ones
-// that are no tasks (coll_later.h) or whose ranks cannot agree, and blocking all-to-all exchanges
-// on communicators of several hosts. Each pair of ranks takes its own best path, which the sender
-// chooses and tells of. So ranks need only agree that they do it this way. The communicator's team
-// (module coll) and sizes that are the same everywhere say so.
+// that are no tasks (coll_later.h), and blocking all-to-all exchanges on communicators of several
+// hosts. Each pair of ranks takes its own best path, which the sender chooses and tells of. So
+// ranks need only agree that they do it this way. The communicator's team (module coll) and sizes
+// that are the same everywhere say so.
 //
 // Persistent sends of device buffers are schedules of one message. Each start takes the path that
 // is open by then.
@@ -282,37 +282,13 @@ static bool find_sides(const struct fr_request_op *op, const struct fr_coll_team
     return (!is_rooted || is_root) && !in_place && row->send.buffer != row->receive.buffer;
 }
 
-// Whether a call sends from what it receives, which must be copied before.
-static bool sends_copy(const struct fr_request_op *op)
-{
-    return fr_abi_shape_swaps(fr_abi_shape_of(op->fn)) && fr_intercept_is_in_place(op);
-}
-
-// Makes room for a copy of an in-place call's data, on the device where there is room.
-static enum fr_status open_copy(struct fr_request_op *op)
-{
-    struct fr_staging_view *view = &op->views[0];
-    if (view->lease.address)
-        return FR_OK;
-    fr_staging_view_measure(view);
-    if (!view->span)
-        return FR_OK;
-    view->path = fr_device_owns(&view->range) ? FR_PATH_PEER : FR_PATH_HOST;
-    enum fr_status status = fr_staging_view_open(view);
-    if (status == FR_OK || view->path == FR_PATH_HOST)
-        return status;
-    view->path = FR_PATH_HOST;
-    return fr_staging_view_open(view);
-}
-
 // Saves what an in-place call sends from what it receives.
 static enum fr_status save(struct fr_request_op *op)
 {
     struct fr_device_batch batch;
     const struct fr_staging_view *view = &op->views[0];
-    enum fr_status status = open_copy(op);
-    if (status != FR_OK || !view->span)
-        return status;
+    if (!view->span)
+        return FR_OK;
     fr_device_batch_begin(&batch);
     fr_staging_view_copy_in(view, &batch);
     return fr_device_batch_finish(&batch);
@@ -322,7 +298,7 @@ static int start_exchange(struct fr_request_op *op)
 {
     struct fr_coll_team *team = fr_coll_team_find(op->object);
     struct side send, receive;
-    if (sends_copy(op) && save(op) != FR_OK)
+    if (op->view_count == 1 && save(op) != FR_OK)
         return fr_abi_mpi.ERR_OTHER;
     bool own = find_sides(op, team, &send, &receive);
     int rc = start_others(op, team, &receive, false);
@@ -367,6 +343,23 @@ static int start_neighbours(struct fr_request_op *op)
     return rc;
 }
 
+// Makes room for a copy of an in-place call's data, on the device where there is room.
+static enum fr_status open_copy(struct fr_request_op *op)
+{
+    struct fr_staging_view *view = &op->views[0];
+    if (op->view_count != 1)
+        return FR_OK;
+    fr_staging_view_measure(view);
+    if (!view->span)
+        return FR_OK;
+    view->path = fr_device_owns(&view->range) ? FR_PATH_PEER : FR_PATH_HOST;
+    enum fr_status status = fr_staging_view_open(view);
+    if (status == FR_OK || view->path == FR_PATH_HOST)
+        return status;
+    view->path = FR_PATH_HOST;
+    return fr_staging_view_open(view);
+}
+
 // Drops a side that this rank's call does not look at. Its arrays and datatype may be anything.
 static void drop_side(struct fr_request_op *op, const struct fr_abi_side *side)
 {
@@ -390,53 +383,30 @@ static void drop_sides(struct fr_request_op *op, const struct fr_coll_team *team
         drop_side(op, &row->receive);
 }
 
-// Builds the views that a call needs: those of the copy that it sends, or all for a task. A task
-// does without, as its messages know the datatype.
-static enum fr_status build_views(struct fr_request_op *op, bool is_task, bool *is_viewed)
+// Prepares the schedule of a call. Everything that can be wrong with this rank's call alone is an
+// error of the call, since the other ranks go this way.
+static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_team *team, int tag)
 {
+    const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
+    bool neighbours = shape->is_neighbourly;
     enum fr_status status = FR_OK;
-    if (is_task || sends_copy(op))
+    if (fr_abi_shape_swaps(shape) && fr_intercept_is_in_place(op)) {
         status = fr_intercept_views_build(op);
-    *is_viewed = status == FR_OK;
-    if (status == FR_OK && sends_copy(op) && !is_task)
-        status = open_copy(op);
-    return is_task && !sends_copy(op) ? FR_OK : status;
-}
-
-static enum fr_status make_schedule(struct fr_request_op *op, const struct fr_coll_team *team,
-                                    int tag, bool keeps_args)
-{
-    bool neighbours = fr_abi_shape_of(op->fn)->is_neighbourly;
+        if (status == FR_OK)
+            status = open_copy(op);
+    }
     int in_degree = team->size, out_degree = team->size;
-    enum fr_status status = FR_OK;
-    if (neighbours)
+    if (status == FR_OK && neighbours)
         status = fr_intercept_neighbours_of(op->object, &in_degree, &out_degree);
     if (status == FR_OK)
         status = fr_request_schedule_make(op, (size_t)in_degree + (size_t)out_degree,
                                           neighbours ? start_neighbours : start_exchange);
-    if (status != FR_OK)
-        return status;
-    op->schedule->tag = tag;
-    if (!keeps_args)
-        return FR_OK;
-    drop_sides(op, team);
-    return fr_request_schedule_keep_args(op, (size_t)out_degree, (size_t)in_degree);
-}
-
-// Prepares the schedule of a call, and has it be a task of `tasks`, if that is not NULL. Everything
-// that can be wrong with this rank's call alone is an error of the call, since the other ranks go
-// this way.
-static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_team *team,
-                              struct fr_coll_team *tasks, int tag)
-{
-    bool is_viewed = false;
-    enum fr_status status = build_views(op, tasks, &is_viewed);
     if (status == FR_OK)
-        status = make_schedule(op, team, tag, tasks || op->persistent);
-    if (status == FR_OK && tasks)
-        status = fr_intercept_exchange_later(op, tasks, is_viewed);
-    if (status != FR_OK && tasks && op->persistent)
-        fr_coll_team_clone_free(tasks);
+        op->schedule->tag = tag;
+    if (status == FR_OK && op->persistent) {
+        drop_sides(op, team);
+        status = fr_request_schedule_keep_args(op, (size_t)out_degree, (size_t)in_degree);
+    }
     return status;
 }
 
@@ -501,7 +471,7 @@ bool fr_intercept_run_schedule(enum fr_fn fn, const fr_word *args, const struct 
     if (!fr_intercept_goes_by_messages(fn, args, team))
         return false;
     struct fr_request_op *op = make(fn, args, comm);
-    enum fr_status status = op ? prepare(op, team, NULL, team->first_tag) : FR_ERR_NO_MEMORY;
+    enum fr_status status = op ? prepare(op, team, team->first_tag) : FR_ERR_NO_MEMORY;
     if (status != FR_OK) {
         *result = refuse(op, comm, status);
         return true;
@@ -534,46 +504,39 @@ static int choose_tag(enum fr_fn fn, const fr_word *args, fr_word comm, struct f
     return persistent ? fr_coll_team_take_tags(team, count_tags(fn, comm)) : team->first_tag;
 }
 
-static bool begin_reduction(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team *team,
-                            int *result)
+// Begins a collective as a task. Returns false, on all ranks, where it is none.
+static bool begin_task(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team *team,
+                       int *result)
 {
-    if (!team || !fr_abi_shape_of(fn)->reduces || !fr_intercept_reduction_pays(fn, args, team))
+    bool reduces = fr_abi_shape_of(fn)->reduces;
+    if (!team || !(reduces ? fr_intercept_reduction_pays(fn, args, team)
+                           : fr_intercept_exchange_pays(fn, args, team)))
         return false;
     struct fr_request_op *op = make(fn, args, comm);
     if (op)
-        return fr_intercept_reduce_later(op, team, result);
+        return reduces ? fr_intercept_reduce_later(op, team, result)
+                       : fr_intercept_exchange_later(op, team, result);
     *result = refuse(NULL, comm, FR_ERR_NO_MEMORY); // the others may begin a task
     return true;
-}
-
-// Begins an exchange as a task or by messages, whose first tag is `tag`.
-static int begin_exchange(enum fr_fn fn, fr_word *args, struct fr_coll_team *team, int tag)
-{
-    fr_word comm = fr_abi_comm(fn, args);
-    struct fr_request_op *op = make(fn, args, comm);
-    struct fr_coll_team *tasks = NULL;
-    if (op && fr_intercept_is_worth_task(fn, args, team))
-        tasks = fr_intercept_later_team(op, team);
-    if (tasks && !op->persistent)
-        tag = fr_coll_team_task_tag(team);
-    enum fr_status status = op ? prepare(op, team, tasks, tag) : FR_ERR_NO_MEMORY;
-    if (status != FR_OK)
-        return refuse(op, comm, status);
-    int result = fr_request_schedule_open(op, (void *)args[fr_abi_rows[fn].request]);
-    return result == fr_abi_mpi.SUCCESS ? result : fr_request_raise('c', comm, result);
 }
 
 static int begin(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team *team)
 {
     int result = fr_abi_mpi.SUCCESS;
-    if (begin_reduction(fn, args, comm, team, &result))
+    if (begin_task(fn, args, comm, team, &result))
         return result;
     int tag = choose_tag(fn, args, comm, team);
-    if (tag >= 0)
-        return begin_exchange(fn, args, team, tag);
-    bool served =
-        !fr_intercept_are_host_buffers(fn, args) && fr_intercept_call_buffers(fn, args, &result);
-    return served ? result : fr_abi_call(fn, args);
+    if (tag < 0) {
+        bool served = !fr_intercept_are_host_buffers(fn, args) &&
+                      fr_intercept_call_buffers(fn, args, &result);
+        return served ? result : fr_abi_call(fn, args);
+    }
+    struct fr_request_op *op = make(fn, args, comm);
+    enum fr_status status = op ? prepare(op, team, tag) : FR_ERR_NO_MEMORY;
+    if (status != FR_OK)
+        return refuse(op, comm, status);
+    result = fr_request_schedule_open(op, (void *)args[fr_abi_rows[fn].request]);
+    return result == fr_abi_mpi.SUCCESS ? result : fr_request_raise('c', comm, result);
 }
 
 bool fr_intercept_call_schedule(enum fr_fn fn, fr_word *args, int *result)

@@ -143,11 +143,6 @@ struct fr_coll_team;
 bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
                                    const struct fr_coll_team *team);
 
-// Returns whether an exchange that goes by messages is rather begun as a task. All ranks find the
-// same.
-bool fr_intercept_is_worth_task(enum fr_fn fn, const fr_word *args,
-                                const struct fr_coll_team *team);
-
 // Returns whether MPI surely refuses a collective as rank `rank` of `size` calls it. No part of it
 // may then be begun, since MPI begins none.
 bool fr_intercept_is_refused(const struct fr_request_op *op, int rank, int size);
@@ -187,16 +182,6 @@ bool fr_intercept_nvlink_exchange(struct fr_request_op *op, struct fr_coll_team 
 // Reduces the data of an operation among the ranks of the team. Returns as
 // fr_intercept_nvlink_exchange does.
 bool fr_intercept_nvlink_reduce(struct fr_request_op *op, struct fr_coll_team *team, int *result);
-
-// Returns whether a nonblocking or persistent reduction is worth a task. It looks at arguments that
-// all ranks have alike, so all find the same.
-bool fr_intercept_reduction_pays(enum fr_fn fn, const fr_word *args,
-                                 const struct fr_coll_team *team);
-
-// Begins a nonblocking reduction that pays, or makes a persistent one, as a task of the team, and
-// owns the operation then; *result is what the call returns. Else frees the operation and returns
-// false, as all ranks do.
-bool fr_intercept_reduce_later(struct fr_request_op *op, struct fr_coll_team *team, int *result);
 
 // Does a local reduction of device memory by a kernel; then *result is what the call returns. Else
 // returns false.

@@ -9,8 +9,20 @@
 
 enum { MANY = 10, FEW = 4, COMMS = 4, LONG_BYTES = 16384 };
 
-// Operations in the order in which they are begun.
-enum kind { ALLREDUCE, REDUCE, SCAN, EXSCAN, SCATTER, BCAST, KINDS };
+// Operations in the order in which they are begun: those that reduce, then those that move data.
+enum kind {
+    ALLREDUCE,
+    REDUCE,
+    SCAN,
+    EXSCAN,
+    SCATTER,
+    BCAST,
+    ALLTOALL,
+    GATHER,
+    ALLTOALLV,
+    ALLGATHER,
+    KINDS
+};
 
 struct operation {
     enum kind kind;
@@ -19,6 +31,7 @@ struct operation {
     size_t at; // bytes before the result; no kernel stores to a misplaced one
     struct buffer *send, *receive;
     MPI_Request request;
+    int *counts, *displacements; // of an ALLTOALLV: both sides'
 };
 
 static int value_of(const struct run *run, int rank, size_t index, int number)
@@ -57,15 +70,55 @@ static void expect_sum(struct operation *op, int number, int end, size_t first, 
     }
 }
 
+// Says what the receive buffer holds: from element `to` on, what rank `from` has from element
+// `first` on.
+static void expect_from(struct operation *op, int number, int from, size_t first, size_t to,
+                        size_t count)
+{
+    const struct run *run = op->receive->run;
+    int world = world_of(run, op->comm, from);
+    for (size_t i = 0; i < count; i++) {
+        int value = value_of(run, world, first + i, number);
+        memcpy(op->receive->want + op->at + (to + i) * sizeof value, &value, sizeof value);
+    }
+}
+
+// Returns how much of the space for it a rank sends another one.
+static int part_of(int from, int to, int count)
+{
+    return (from + 2 * to) % 3 == 0 ? 0 : count - (from + to) % 2 * (count > 1);
+}
+
+// Begins an exchange of unequal parts. What is received lies in the order of ranks turned round.
+static void begin_parts(struct operation *op, int size, int rank, int count, int number)
+{
+    op->counts = calloc(4 * (size_t)size, sizeof(int));
+    op->displacements = op->counts + 2 * size;
+    for (int other = 0; other < size; other++) {
+        op->counts[other] = part_of(rank, other, count);
+        op->counts[size + other] = part_of(other, rank, count);
+        op->displacements[other] = other * count;
+        op->displacements[size + other] = (size - 1 - other) * count;
+        expect_from(op, number, other, (size_t)(rank * count), (size_t)((size - 1 - other) * count),
+                    (size_t)part_of(other, rank, count));
+    }
+    MPI_Ialltoallv(op->send->data, op->counts, op->displacements, MPI_INT,
+                   op->receive->data + op->at, op->counts + size, op->displacements + size, MPI_INT,
+                   op->comm, &op->request);
+}
+
 static void begin(struct run *run, struct operation *op, size_t count, int number)
 {
     int size, rank, n = (int)count;
     MPI_Comm_size(op->comm, &size);
     MPI_Comm_rank(op->comm, &rank);
     op->root = number % size;
-    size_t sent = op->kind == SCATTER ? count * (size_t)size : count;
+    bool exchanges = op->kind == ALLTOALL || op->kind == ALLTOALLV;
+    size_t each = count * (size_t)size;
+    size_t sent = op->kind == SCATTER || exchanges ? each : count;
+    bool gathers = exchanges || op->kind == ALLGATHER || op->kind == GATHER;
     op->send = buffer_new(run, "send", sent * sizeof(int));
-    op->receive = buffer_new(run, "receive", count * sizeof(int) + op->at);
+    op->receive = buffer_new(run, "receive", (gathers ? each : count) * sizeof(int) + op->at);
     for (size_t i = 0; i < sent; i++) {
         int value = value_of(run, run->rank, i, number);
         memcpy(op->send->want + i * sizeof value, &value, sizeof value);
@@ -93,19 +146,33 @@ static void begin(struct run *run, struct operation *op, size_t count, int numbe
         MPI_Ireduce_scatter_block(from, to, n, MPI_INT, MPI_SUM, op->comm, &op->request);
         expect_sum(op, number, size, (size_t)rank * count, count);
         break;
-    default: {
-        int world = world_of(run, op->comm, op->root);
+    case ALLTOALL:
+        MPI_Ialltoall(from, n, MPI_INT, to, n, MPI_INT, op->comm, &op->request);
+        for (int i = 0; i < size; i++)
+            expect_from(op, number, i, (size_t)rank * count, (size_t)i * count, count);
+        break;
+    case ALLTOALLV:
+        begin_parts(op, size, rank, n, number);
+        break;
+    case ALLGATHER:
+        MPI_Iallgather(from, n, MPI_INT, to, n, MPI_INT, op->comm, &op->request);
+        for (int i = 0; i < size; i++)
+            expect_from(op, number, i, 0, (size_t)i * count, count);
+        break;
+    case GATHER:
+        MPI_Igather(from, n, MPI_INT, to, n, MPI_INT, op->root, op->comm, &op->request);
+        for (int i = 0; rank == op->root && i < size; i++)
+            expect_from(op, number, i, 0, (size_t)i * count, count);
+        break;
+    default:
         MPI_Ibcast(rank == op->root ? from : to, n, MPI_INT, op->root, op->comm, &op->request);
-        for (size_t i = 0; rank != op->root && i < count; i++) {
-            int value = value_of(run, world, i, number);
-            memcpy(op->receive->want + op->at + i * sizeof value, &value, sizeof value);
-        }
-    }
+        expect_from(op, number, op->root, 0, 0, rank == op->root ? 0 : count);
     }
 }
 
 static void finish(struct operation *op)
 {
+    free(op->counts);
     buffer_finish(op->send);
     buffer_finish(op->receive);
 }
@@ -209,7 +276,8 @@ static void elsewhere(struct run *run, size_t bytes)
     MPI_Comm other;
     MPI_Comm_dup(run->comm, &other);
     for (int way = 0; way < WAYS; way++) {
-        struct operation op = {.kind = way % 2 ? SCAN : ALLREDUCE, .comm = run->comm};
+        static const enum kind kinds[] = {ALLREDUCE, SCAN, ALLTOALL, ALLTOALLV};
+        struct operation op = {.kind = kinds[(way + way / 2) % 4], .comm = run->comm};
         op.at = way >= WAYS / 2 && run->rank == run->size - 1;
         int token = 0;
         begin(run, &op, bytes / sizeof(int), way);
@@ -226,6 +294,25 @@ static void elsewhere(struct run *run, size_t bytes)
         finish(&op);
     }
     MPI_Comm_free(&other);
+}
+
+// Ten that move data are under way at once, after one of each other sort, and end in any order.
+// With parts of unequal size each is begun before the ranks know how much there is.
+static void moves(struct run *run, size_t bytes)
+{
+    struct operation ops[MANY];
+    MPI_Comm comms[COMMS];
+    make_comms(run, comms);
+    for (int i = 0; i < MANY; i++) {
+        ops[i] = (struct operation){.kind = (enum kind)(BCAST + i % (KINDS - BCAST)),
+                                    .comm = comms[i % 2 ? i % COMMS : 0]};
+        begin(run, &ops[i], bytes / sizeof(int), i);
+        if (i % 5 == 2)
+            MPI_Alltoall(MPI_IN_PLACE, 0, MPI_INT, (int[64]){0}, 1, MPI_INT, run->comm);
+    }
+    wait_for_all(ops, MANY, run->rank);
+    for (int i = 1; i < COMMS; i++)
+        MPI_Comm_free(&comms[i]);
 }
 
 // The last rank's results lie where no kernel stores them, so that they go through workspace.
@@ -273,7 +360,7 @@ static void refused(struct run *run, size_t bytes)
     MPI_Comm_dup(run->comm, &comm);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     for (int i = 0; i < MANY; i++) {
-        ops[i] = (struct operation){.kind = (enum kind)((unsigned)i % BCAST), .comm = comm};
+        ops[i] = (struct operation){.kind = (enum kind)((unsigned)i % KINDS), .comm = comm};
         begin(run, &ops[i], bytes / sizeof(int), i);
         if (i == FEW && run->rank == run->size - 1)
             run_check(run,
@@ -295,14 +382,17 @@ static bool is_fabrails(const struct run *run, size_t bytes)
     return kind != MEMORY_HOST && kind != MEMORY_PINNED && bytes >= LONG_BYTES;
 }
 
-// Nothing is stored after an operation that was begun later.
+// Nothing is stored after an operation that was begun later. Where ranks have host memory, those
+// that move data are messages, which go on as they like.
 static void freed(struct run *run, size_t bytes)
 {
     struct operation ops[FEW], last = {.kind = ALLREDUCE, .comm = run->comm};
     if (!is_fabrails(run, bytes))
         return;
+    bool moves = memory_kind_named(run->memory_name) != MEMORY_MIXED;
     for (int i = 0; i < FEW; i++) {
-        ops[i] = (struct operation){.kind = (enum kind)((unsigned)i % BCAST), .comm = run->comm};
+        unsigned kind = moves ? (unsigned)(BCAST - 2 + i) : (unsigned)i % BCAST;
+        ops[i] = (struct operation){.kind = (enum kind)kind, .comm = run->comm};
         begin(run, &ops[i], bytes / sizeof(int), i);
         MPI_Request_free(&ops[i].request);
         run_check(run, ops[i].request == MPI_REQUEST_NULL, "a freed request is not null");
@@ -319,14 +409,16 @@ static void freed(struct run *run, size_t bytes)
 
 static void cancelled(struct run *run, size_t bytes)
 {
-    struct operation op = {.kind = ALLREDUCE, .comm = run->comm};
     if (!is_fabrails(run, bytes))
         return;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    begin(run, &op, bytes / sizeof(int), 1);
-    run_check(run, MPI_Cancel(&op.request) != MPI_SUCCESS, "a collective is cancelled");
-    wait_for_all(&op, 1, run->rank);
+    for (int i = 0; i < 2; i++) {
+        struct operation op = {.kind = i ? ALLTOALL : ALLREDUCE, .comm = run->comm};
+        begin(run, &op, bytes / sizeof(int), 1);
+        run_check(run, MPI_Cancel(&op.request) != MPI_SUCCESS, "a collective is cancelled");
+        wait_for_all(&op, 1, run->rank);
+    }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
 }
@@ -334,10 +426,10 @@ static void cancelled(struct run *run, size_t bytes)
 int main(int argc, char **argv)
 {
     static const struct step steps[] = {
-        {"first", first, LIMIT_SMALL, 0},          {"many", many, LIMIT_SMALL, 0},
-        {"misplaced", misplaced, LIMIT_SMALL, 0},  {"refused", refused, LIMIT_SMALL, 0},
-        {"elsewhere", elsewhere, LIMIT_MIDDLE, 2}, {"freed", freed, LIMIT_SMALL, 0},
-        {"cancelled", cancelled, LIMIT_SMALL, 0},
+        {"first", first, LIMIT_SMALL, 0},     {"many", many, LIMIT_SMALL, 0},
+        {"moves", moves, LIMIT_SMALL, 0},     {"misplaced", misplaced, LIMIT_SMALL, 0},
+        {"refused", refused, LIMIT_SMALL, 0}, {"elsewhere", elsewhere, LIMIT_MIDDLE, 2},
+        {"freed", freed, LIMIT_SMALL, 0},     {"cancelled", cancelled, LIMIT_SMALL, 0},
     };
     static const struct program program = {
         .name = "pending", .steps = steps, .step_count = COUNT_OF(steps)};

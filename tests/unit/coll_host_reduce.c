@@ -101,7 +101,7 @@ static void begin_rank(struct operation *op, int rank, uint64_t number)
         .vector = vector,
         .result = op->in_place ? vector : place_of(&op->memory[rank][1]),
         .receives = receives(op, rank),
-        .number = number,
+        .host = {.number = number},
     };
 }
 
@@ -154,9 +154,9 @@ static void end(struct operation *op)
 {
     for (int rank = 0; rank < RANKS; rank++) {
         struct fr_job_shm shm;
-        const struct fr_job_secret secret = op->hosts[rank].secret;
+        const struct fr_job_secret secret = op->hosts[rank].host.secret;
         fr_coll_host_reduce_end(&teams[rank], &op->hosts[rank]);
-        CHECK(!op->hosts[rank].chunks ||
+        CHECK(!op->hosts[rank].host.chunks ||
                   fr_job_shm_map(&secret, false, 4096, &shm) == FR_ERR_NOT_FOUND,
               "a name is left");
         free(op->vectors[rank]);

@@ -24,28 +24,6 @@ struct fr_coll_queued {
 // Adds a task, which the caller has just begun. The ranks of its team must be on one host.
 void fr_coll_queue_add(struct fr_coll_queued *queued);
 
-// Operations whose tasks have ended with FR_ERR_UNSUPPORTED may be done by messages. All ranks
-// begin these in the order of the operations, so that the messages of one are not taken for
-// another's.
-//
-// Gives an operation its number. Called on all ranks in the order of their calls.
-static inline uint64_t fr_coll_queue_take_number(struct fr_coll_team *team)
-{
-    return team->later.moved++;
-}
-
-// Returns whether all operations before this one are settled.
-static inline bool fr_coll_queue_is_next(const struct fr_coll_team *team, uint64_t number)
-{
-    return atomic_load(&team->later.settled) == number;
-}
-
-// Says that the next operation is settled: it is over, or its messages have been begun.
-static inline void fr_coll_queue_settle(struct fr_coll_team *team)
-{
-    atomic_fetch_add(&team->later.settled, 1);
-}
-
 // Goes on with tasks of all queues that no other thread goes on with. Never waits for other ranks.
 // Cheap when there are none.
 void fr_coll_queue_progress(void);

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Operations of a team of one host by its CPUs, for ranks that do not reach each other's memory.
+//
+// Each rank publishes its data chunk by chunk in shared memory of this operation alone, and takes
+// what it needs of the others' chunks. No function of MPI is called, so any thread can go on with
+// it. The memory has room for two chunks of each rank, whatever the size of the data, and at most
+// 8 MiB of them; with little room in /dev/shm the chunks are short.
+#ifndef FR_FABRAIL_COLL_HOST_H
+#define FR_FABRAIL_COLL_HOST_H
+
+#include "fabrail/coll.h"
+#include "fabrail/job/shm.h"
+
+struct fr_coll_host;
+
+// The functions of reductions, or of exchanges.
+struct fr_coll_host_ops {
+    // Writes a chunk of this rank's data to `to`.
+    enum fr_status (*load)(const struct fr_coll_team *team, const struct fr_coll_host *host,
+                           uint64_t chunk, void *to);
+    // Returns whether this rank needs data of another one.
+    bool (*needs)(const struct fr_coll_team *team, const struct fr_coll_host *host, int other);
+    // Takes what this rank needs of a chunk of all ranks.
+    enum fr_status (*store)(const struct fr_coll_team *team, struct fr_coll_host *host,
+                            uint64_t chunk);
+    // Writes what this rank tells the others before it publishes: `words` a rank. NULL: nothing.
+    void (*tell)(const struct fr_coll_team *team, const struct fr_coll_host *host, uint64_t *words);
+};
+
+// Where a program has data.
+struct fr_coll_place {
+    struct fr_device_range range;
+    uintptr_t address;
+};
+
+// One rank's part, the first member of a kind's own struct. Its functions write all but `number`
+// and `failure`, which the caller writes.
+struct fr_coll_host {
+    uint64_t number; // of the operation, alike on all ranks; the team has no other one of it
+    // This rank can do nothing but tell the others, whose operations fail as well.
+    enum fr_status failure;
+    const struct fr_coll_host_ops *ops;
+    const char *call;
+    size_t element_bytes; // alike on all ranks
+    size_t elements;      // of this rank
+    size_t likely_bytes;  // of a rank's data; alike on all ranks
+    size_t words;         // for each pair of ranks; alike on all ranks
+    // Written by the functions below.
+    struct fr_job_shm shm;
+    struct fr_job_secret secret;
+    bool is_open;
+    size_t chunk_bytes, chunk_elements; // alike on all ranks; known when the memory is open
+    size_t chunks;                      // of this rank
+    struct fr_wait lack;                // the wait for memory
+    int64_t retry_ns;
+    struct fr_wait time; // the wait for other ranks
+    int64_t looked_ns;
+    unsigned looks;
+};
+
+// Goes on as far as is possible without waiting for another rank. Begins with the first call. Sets
+// *over when it is over. Returns FR_OK until then, and the result of the operation with it. The
+// work of the program on its memory must be over. The caller has the team in hand.
+FR_MUST_CHECK enum fr_status fr_coll_host_progress(struct fr_coll_team *team,
+                                                   struct fr_coll_host *host, bool *over);
+
+// Gives memory back, also of an operation that has not begun or is not over.
+void fr_coll_host_end(const struct fr_coll_team *team, struct fr_coll_host *host);
+
+// The functions below are for the kinds.
+
+// Returns a chunk that a rank has published, which fr_coll_host_has says there is.
+void *fr_coll_host_chunk(const struct fr_coll_team *team, const struct fr_coll_host *host, int rank,
+                         uint64_t chunk);
+bool fr_coll_host_has(const struct fr_coll_host *host, int rank, uint64_t chunk);
+
+// Returns how many elements this rank has in a chunk.
+size_t fr_coll_host_count_in(const struct fr_coll_host *host, uint64_t chunk);
+
+// Returns what a rank has told, once all have published: `words` for each rank.
+uint64_t *fr_coll_host_words(const struct fr_coll_team *team, const struct fr_coll_host *host,
+                             int rank);
+
+#endif
