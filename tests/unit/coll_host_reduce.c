@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions by CPUs: one thread plays all ranks and goes on with them in random order, so nothing
+// Operations by CPUs: one thread plays all ranks and goes on with them in random order, so nothing
 // may wait for another rank. Vectors are in host and in device memory, shorter and longer than a
-// chunk, and results may be stored over them. Nothing is left in /dev/shm, however it ends,
-// and little room there is enough.
+// chunk, and results may be stored over them. Slices of exchanges have any length, and none may be
+// longer than its room. Nothing is left in /dev/shm, however it ends, and little room there is
+// enough.
 #include "config.h"
 
+#include "fabrail/coll/host_exchange.h"
 #include "fabrail/coll/host_reduce.h"
 
 #include "ipc_pair.h"
@@ -298,9 +300,133 @@ static void test_shut_out(void)
     end(&op);
 }
 
+// An exchange of all ranks. Rank 1 has device memory.
+struct swap {
+    size_t bytes[RANKS][RANKS]; // that the first sends to the second
+    bool spreads;               // a rank sends all others the same
+    int cut;                    // a rank with less room than is sent to it, or -1
+    size_t likely_bytes;
+    struct fr_coll_host_exchange parts[RANKS];
+    struct fr_coll_slot slots[RANKS][2][RANKS];
+    struct driver_memory memory[RANKS][2];
+};
+
+static unsigned char byte_of(int from, int to, size_t at)
+{
+    return (unsigned char)(at * 13 + at / 251 + (size_t)from * 5 + (size_t)to * 3 + 1);
+}
+
+// Lays the slices of one side out, with gaps. Returns the bytes that this takes.
+static size_t lay_out(const struct swap *swap, int rank, bool sends, struct fr_coll_slot *slots)
+{
+    size_t end = GUARD;
+    for (int other = 0; other < RANKS; other++) {
+        size_t bytes = sends ? swap->bytes[rank][other] : swap->bytes[other][rank];
+        bool is_cut = !sends && rank == swap->cut && other == 0;
+        slots[other] = (struct fr_coll_slot){end, bytes - is_cut};
+        if (!sends || !swap->spreads || other == RANKS - 1)
+            end += bytes + GUARD;
+    }
+    return end;
+}
+
+static void begin_swap(struct swap *swap, int rank, uint64_t number)
+{
+    for (int side = 0; side < 2; side++) {
+        struct driver_memory *memory = &swap->memory[rank][side];
+        struct fr_coll_slot *slots = swap->slots[rank][side];
+        size_t bytes = lay_out(swap, rank, side == 0, slots);
+        CHECK(driver_allocate(rank == 1 ? FR_KIND_MALLOC : FR_KIND_PINNED, 0, bytes, memory));
+        unsigned char *data = malloc(bytes);
+        memset(data, 0xa5, bytes);
+        for (int other = 0; other < RANKS && side == 0; other++) {
+            for (size_t i = 0; i < slots[other].bytes; i++)
+                data[slots[other].address + i] = byte_of(rank, swap->spreads ? 0 : other, i);
+        }
+        CU(cuMemcpyHtoD_v2((CUdeviceptr)(uintptr_t)memory->address, data, bytes));
+        free(data);
+        for (int other = 0; other < RANKS; other++)
+            slots[other].address += (uintptr_t)memory->address;
+    }
+    swap->parts[rank] = (struct fr_coll_host_exchange){
+        .host = {.number = number},
+        .call = "a test",
+        .sends = swap->slots[rank][0],
+        .receives = swap->slots[rank][1],
+        .likely_bytes = swap->likely_bytes,
+    };
+    CHECK(fr_device_query(swap->memory[rank][0].address, &swap->parts[rank].send_range) == FR_OK);
+    CHECK(fr_device_query(swap->memory[rank][1].address, &swap->parts[rank].receive_range) ==
+          FR_OK);
+}
+
+static void check_swap(const struct swap *swap, int rank)
+{
+    struct fr_coll_slot slots[RANKS];
+    size_t bytes = lay_out(swap, rank, false, slots);
+    unsigned char *wanted = malloc(bytes), *found = malloc(bytes);
+    memset(wanted, 0xa5, bytes);
+    for (int other = 0; other < RANKS; other++) {
+        for (size_t i = 0; i < slots[other].bytes; i++)
+            wanted[slots[other].address + i] = byte_of(other, swap->spreads ? 0 : rank, i);
+    }
+    CU(cuMemcpyDtoH_v2(found, (CUdeviceptr)(uintptr_t)swap->memory[rank][1].address, bytes));
+    CHECK(memcmp(found, wanted, bytes) == 0, "rank %d, spreads %d", rank, swap->spreads);
+    free(wanted);
+    free(found);
+}
+
+static void swap(struct swap swap, uint64_t number)
+{
+    bool over[RANKS] = {false};
+    int failed = -1;
+    const time_t began = time(NULL);
+    for (int rank = 0; rank < RANKS; rank++)
+        begin_swap(&swap, rank, number);
+    for (unsigned step = 0; !(over[0] && over[1] && over[2]) && time(NULL) < began + 60; step++) {
+        int rank = (int)((step * 2654435761u >> 20) % RANKS);
+        if (over[rank])
+            continue;
+        enum fr_status status =
+            fr_coll_host_exchange_progress(&teams[rank], &swap.parts[rank], &over[rank]);
+        CHECK(status == FR_OK || (over[rank] && status == FR_ERR_TRUNCATE));
+        failed = status == FR_OK ? failed : rank;
+    }
+    CHECK(failed == swap.cut && over[0] && over[1] && over[2]);
+    for (int rank = 0; rank < RANKS; rank++) {
+        check_swap(&swap, rank);
+        fr_coll_host_end(&teams[rank], &swap.parts[rank].host);
+        driver_free(&swap.memory[rank][0]);
+        driver_free(&swap.memory[rank][1]);
+    }
+}
+
+static void run_exchanges(void)
+{
+    static const size_t lengths[] = {0, 1, 4095, 4096, CHUNK, CHUNK + 1, 3 * CHUNK + 7, 64};
+    pair_begin(0);
+    make_teams();
+    for (unsigned i = 0; i < 40; i++) {
+        struct swap next = {.spreads = i % 4 == 3,
+                            .likely_bytes = i % 2 ? 4 * CHUNK : 4096,
+                            .cut = i % 5 == 4 ? (int)i % RANKS : -1};
+        for (unsigned from = 0; from < RANKS; from++) {
+            for (unsigned to = 0; to < RANKS; to++)
+                next.bytes[from][to] = lengths[(i * 5 + from * 3 + (next.spreads ? 0 : to)) %
+                                               FR_ARRAY_LENGTH(lengths)];
+        }
+        if (next.cut >= 0 && next.bytes[0][next.cut] == 0)
+            next.cut = -1;
+        swap(next, i);
+    }
+    pair_end();
+}
+
 static void run_failures(void)
 {
     pair_begin(0);
+    if (!driver_is_simulated()) // the process of a rank that is gone leaves the driver's memory
+        pair_skip("lets processes end within the driver, as the simulated one allows");
     test_gone(false);
     test_gone(true);
     test_late();
@@ -430,6 +556,7 @@ static void run_room(void)
 
 static const struct process_case cases[] = {
     {.name = "forms", .count = 1, .run = run_forms},
+    {.name = "exchanges", .count = 1, .run = run_exchanges},
     {.name = "failures", .count = 1, .run = run_failures, .common = {"FABRAIL_TIMEOUT=3"}},
     {.name = "room", .count = 1, .run = run_room},
     {.name = NULL},
