@@ -50,6 +50,10 @@ fr_external_programs = $(MPI_FLAVOURS:%=tests/mpi/external-%)
 fr_external_sources = tests/mpi/external.c tests/mpi/datatype_types.c tests/mpi/datatype_random.c
 EXTRA_DIST += tests/mpi/external.c
 CLEANFILES += $(fr_external_programs)
+# A program of datatypes whose blocks are gigabytes apart.
+fr_typed_far_programs = $(MPI_FLAVOURS:%=tests/mpi/typed_far-%)
+EXTRA_DIST += tests/mpi/typed_far.c
+CLEANFILES += $(fr_typed_far_programs)
 # A program that counts the driver's calls.
 fr_typed_calls_programs = $(MPI_FLAVOURS:%=tests/mpi/typed_calls-%)
 EXTRA_DIST += tests/mpi/typed_calls.c
@@ -96,7 +100,7 @@ fr_mpicc_mpiabi = $(MPIABI_MPICC)
 if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
 check_DATA += $(fr_datatype_tests) $(fr_job_tests) $(fr_job_control_tests) $(fr_fabric_programs) \
-    $(fr_transparency_programs) $(fr_typed_programs) $(fr_external_programs) $(fr_typed_calls_programs) $(fr_many_types_programs) $(fr_with_without_preload_programs) $(fr_names_tests) \
+    $(fr_transparency_programs) $(fr_typed_programs) $(fr_typed_far_programs) $(fr_external_programs) $(fr_typed_calls_programs) $(fr_many_types_programs) $(fr_with_without_preload_programs) $(fr_names_tests) \
     $(fr_report_programs) tests/mpi/libfryield.so $(fr_bounds_programs) $(fr_coll_multihost_programs) tests/mpi/libfrcount.so \
     tests/mpi/libfrshm.so $(MPI_FLAVOURS:%=tests/bench/job-%)
 $(fr_datatype_tests): tests/mpi/datatype_test-%: $(fr_datatype_sources) tests/mpi/datatype_test.h \
@@ -123,6 +127,9 @@ $(fr_typed_programs): tests/mpi/typed-%: $(fr_typed_sources) tests/programs/memo
 	$(fr_program)
 $(fr_external_programs): tests/mpi/external-%: $(fr_external_sources) tests/programs/memory.c tests/mpi/datatype_types.h \
     tests/programs/memory.h tests/unit/check.h tests/sim/calls.h
+	$(fr_program)
+$(fr_typed_far_programs): tests/mpi/typed_far-%: tests/mpi/typed_far.c tests/programs/memory.c \
+    tests/programs/memory.h tests/unit/check.h
 	$(fr_program)
 $(fr_typed_calls_programs): tests/mpi/typed_calls-%: tests/mpi/typed_calls.c tests/programs/memory.c \
     tests/programs/memory.h tests/unit/check.h tests/sim/calls.h
