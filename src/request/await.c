@@ -213,12 +213,15 @@ static int exchange(enum fr_fn fn, const fr_word *args)
     return rc == fr_abi_mpi.SUCCESS ? sent : rc;
 }
 
-// Packs what an exchange in one buffer sends. The caller frees *packed.
+// Packs what an exchange in one buffer sends. The caller frees *packed. Nothing is sent to nobody,
+// from a buffer that may be device memory.
 static int pack(const fr_word *args, void **packed, int *bytes)
 {
     int room = 0;
     *packed = NULL;
     *bytes = 0;
+    if ((int)args[3] == fr_abi_mpi.PROC_NULL)
+        return fr_abi_mpi.SUCCESS;
     int rc = FR_MPI(Pack_size, args[1], args[2], args[7], FR_PTR(&room));
     if (rc != fr_abi_mpi.SUCCESS)
         return rc;

@@ -96,6 +96,29 @@ static void round_half(struct lane *lane)
     lane_got(lane, 0, lane->bytes);
 }
 
+// An exchange with nobody, while a receive is pending and somebody may wait for this process.
+static void round_nobody(struct lane *lane)
+{
+    int count = (int)lane->bytes;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Status status = LANE_NO_STATUS;
+    void *out = lane_give(lane, 0, lane->bytes);
+    if (!lane->sends)
+        MPI_Irecv(lane_take(lane, 0), count, MPI_BYTE, lane->partner, lane->tag, lane->comm,
+                  &request);
+    MPI_Sendrecv_replace(out, count, MPI_BYTE, MPI_PROC_NULL, lane->tag, MPI_PROC_NULL, lane->tag,
+                         lane->comm, &status);
+    status_check(lane->run, &status, MPI_PROC_NULL, MPI_ANY_TAG, MPI_BYTE, 0);
+    lane_sync(lane);
+    if (lane->sends) {
+        MPI_Send(out, count, MPI_BYTE, lane->partner, lane->tag, lane->comm);
+        return;
+    }
+    MPI_Wait(&request, &status);
+    lane_status(lane, &status, lane->tag, lane->bytes);
+    lane_got(lane, 0, lane->bytes);
+}
+
 // What comes is shorter than what goes: the rest stays.
 static void round_shorter(struct lane *lane)
 {
@@ -179,6 +202,7 @@ static const struct corner list[] = {
      .most = 65536,
      .rounds = 8},
     {.name = "replace half", .round = round_half, .both_ways = true},
+    {.name = "replace by nobody", .round = round_nobody, .both_ways = true, .rounds = 12},
     {.name = "replace by less", .round = round_shorter, .both_ways = true, .rounds = 24},
     {.name = "replace shapes", .around = replaced_shapes},
 };
