@@ -26,7 +26,7 @@ BUILT_SOURCES += tools/report_assets.h
 CLEANFILES += tools/report_assets.h
 if HAVE_JSON_C
 tools_fabrail_SOURCES += tools/figures_read.c tools/report_file.c tools/report_file.h tools/report_read.c \
-    tools/report_trace.c
+    tools/report_clocks.c tools/report_trace.c tools/report_trace.h
 else
 tools_fabrail_SOURCES += tools/report_none.c
 endif

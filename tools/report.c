@@ -14,6 +14,8 @@ const struct fr_tool_option fabrail_report_options[] = {
     {"text", 'x', NULL, NULL, "print the verdict in lines, and write no page"},
     {"against", 'a', "FILE", FR_TOOL_FILES, "compare with the report of another job, in one FILE"},
     {"trace", 't', "FILE", FR_TOOL_FILES, "merge the traces given into FILE, and write no page"},
+    {"events", 'e', "N", NULL,
+     "with --trace, keep the last N events, as many of each rank; 524288 if not given"},
     {NULL, 0, NULL, NULL, NULL},
 };
 
@@ -61,6 +63,8 @@ static bool make_page(char *const *names, size_t count, const char *output, cons
 int fabrail_report(int argc, char **argv)
 {
     const char *output = "fabrail-report.html", *trace = NULL, *against = NULL;
+    long long most = 1 << 19;
+    char *end = NULL;
     int code;
     while ((code = fr_tool_next(argc, argv)) != FR_TOOL_END) {
         if (code == 'o')
@@ -71,13 +75,17 @@ int fabrail_report(int argc, char **argv)
             against = optarg;
         else if (code == 't')
             trace = optarg;
+        else if (code == 'e')
+            most = strtoll(optarg, &end, 10);
         else
             return fr_tool_status(code);
     }
     size_t count = (size_t)(argc - optind);
+    if ((end && *end) || most < 1)
+        return fr_tool_misuse("--events wants a number of events");
     if (count == 0)
         return fr_tool_misuse("which files? FABRAIL_REPORT=FILE makes a job write them");
-    bool done = trace ? fr_trace_merge(argv + optind, count, trace)
+    bool done = trace ? fr_trace_merge(argv + optind, count, (size_t)most, trace)
                       : make_page(argv + optind, count, output, against);
     return done ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -151,8 +151,8 @@ void fr_tools_job_free(struct fr_job *job);
 void fr_tools_job_sum(const struct fr_job *job,
                       struct fr_tools_job_totals paths[FR_TOOLS_JOB_PATHS]);
 
-// Merges traces into one file.
-bool fr_trace_merge(char *const *names, size_t count, const char *output);
+// Merges traces into one file, of which the last `most` events stay, as many of each rank.
+bool fr_trace_merge(char *const *names, size_t count, size_t most, const char *output);
 
 // The page; `other` is a job to compare with, or NULL.
 void fr_page_write(FILE *out, const struct fr_job *job, const struct fr_job *other);

@@ -24,9 +24,10 @@ bool fr_figures_read(const char *name, struct fr_figures *figures, struct fr_fig
     return refuse(name);
 }
 
-bool fr_trace_merge(char *const *names, size_t count, const char *output)
+bool fr_trace_merge(char *const *names, size_t count, size_t most, const char *output)
 {
     (void)count;
+    (void)most;
     (void)output;
     return refuse(names[0]);
 }

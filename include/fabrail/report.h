@@ -89,6 +89,16 @@ static inline void fr_report_waited(int rank)
         fr_report_count_wait(rank);
 }
 
+// Notes a message for the trace. Called by fr_report_message alone.
+void fr_report_trace_message(bool leaves, int sender, uint64_t number);
+// Says that a message that an RTS announces leaves this process in the calling thread's call, or
+// has come. `sender` is a rank of MPI_COMM_WORLD, and `number` tells the message from its others.
+static inline void fr_report_message(bool leaves, int sender, uint64_t number)
+{
+    if (FR_UNLIKELY(fr_report_on))
+        fr_report_trace_message(leaves, sender, number);
+}
+
 // Says that the calling thread begins to serve a call of `fn` that returns to `site`, if a report
 // is asked for. `args` is not read after the end of the call, and may be NULL.
 static inline void fr_report_call_begin(enum fr_fn fn, uintptr_t site, const fr_word *args)

@@ -116,6 +116,9 @@ FR_MUST_CHECK enum fr_status fr_rndv_send_start(const struct fr_rndv_message *me
 // persistent requests, which choose anew at each start.
 bool fr_rndv_send_is_possible(const struct fr_rndv_message *message);
 
+// Returns the number of the message, which is `number` of its struct fr_rndv_incoming.
+uint64_t fr_rndv_send_number(const struct fr_rndv_send *send);
+
 // Returns the RTS for the real MPI: *length bytes, which live as long as the send.
 const unsigned char *fr_rndv_send_rts(const struct fr_rndv_send *send, size_t *length);
 

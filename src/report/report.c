@@ -290,6 +290,8 @@ void fr_report_count_wait(int rank)
 {
     struct fr_slab *slab = own_slab;
     uint64_t ticks = fr_core_meter_waited();
+    if (ticks && current.open && traced)
+        fr_report_trace_waited(current.begin, rank);
     if (ticks && slab && current.open && rank >= 0)
         fr_report_count_wait_for(slab, rank, (1u + slab->drawn[current.fn]) * ticks);
 }

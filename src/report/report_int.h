@@ -85,12 +85,18 @@ struct fr_report_event {
     uint64_t bytes;
     int peer;       // rank, -1 for none or several
     unsigned polls; // number of calls that only asked, joined in this event; 0 for any other event
+    // Which end of an arrow this is, if it is one: of the message of rank `peer` that is numbered
+    // `bytes`.
+    enum { FR_REPORT_NO_ARROW, FR_REPORT_ARROW_BEGINS, FR_REPORT_ARROW_ENDS } arrow;
 };
 
 // Starts the trace if FABRAIL_TRACE asks for it. Returns whether it does.
 bool fr_report_trace_start(void);
 // Adds an event to the trace.
 void fr_report_trace_add(const struct fr_report_event *event);
+// Makes waiting for a rank, or for several if that is -1, of the calling thread's time in the MPI
+// library since `begin`.
+void fr_report_trace_waited(uint64_t begin, int rank);
 // Writes the trace's file.
 void fr_report_trace_write(void);
 

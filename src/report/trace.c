@@ -24,6 +24,7 @@ struct ring {
     struct fr_report_event events[RING_EVENTS];
 };
 
+static const char in_mpi[] = "MPI library", waiting[] = "waiting";
 static bool tracing;
 static struct ring *_Atomic rings;
 static FR_TLS struct ring *own;
@@ -71,10 +72,41 @@ void fr_report_trace_add(const struct fr_report_event *event)
     atomic_store_explicit(&ring->used, used + 1, memory_order_release);
 }
 
+void fr_report_trace_waited(uint64_t begin, int rank)
+{
+    uint64_t used = own ? atomic_load_explicit(&own->used, memory_order_relaxed) : 0;
+    for (uint64_t i = used; i > 0 && used - i < RING_EVENTS - 1; i--) {
+        struct fr_report_event *event = &own->events[(i - 1) % RING_EVENTS];
+        if (event->begin < begin)
+            return;
+        if (event->name == in_mpi) {
+            event->name = waiting;
+            event->peer = rank;
+        }
+    }
+}
+
+void fr_report_trace_message(bool leaves, int sender, uint64_t number)
+{
+    uint64_t now = fr_core_ticks();
+    if (!tracing)
+        return;
+    fr_report_trace_add(&(struct fr_report_event){
+        .name = "message",
+        .begin = now,
+        .end = now,
+        .bytes = number,
+        .peer = sender,
+        .arrow = leaves ? FR_REPORT_ARROW_BEGINS : FR_REPORT_ARROW_ENDS,
+    });
+}
+
 // Adds a span of the meter, which lies within the operation that follows it. Short spans would push
 // everything else out of the ring.
 static void add_span(enum fr_meter_kind kind, uint64_t begin, uint64_t end)
 {
+    static const char *const names[FR_METER_COUNT] = {
+        [FR_METER_MPI] = in_mpi, [FR_METER_COPY] = "copy", [FR_METER_WAIT] = waiting};
     static fr_count short_ticks;
     uint64_t least = fr_count_get(&short_ticks);
     if (FR_UNLIKELY(!least)) {
@@ -84,7 +116,7 @@ static void add_span(enum fr_meter_kind kind, uint64_t begin, uint64_t end)
     if (end < begin + least)
         return;
     fr_report_trace_add(&(struct fr_report_event){
-        .name = kind == FR_METER_COPY ? "copy" : "MPI library",
+        .name = names[kind],
         .begin = begin,
         .end = end,
         .peer = -1,
@@ -99,12 +131,31 @@ bool fr_report_trace_start(void)
     return tracing;
 }
 
+// Writes an end of an arrow. Viewers draw it to or from the slice that it lies in. Its number is
+// one that a double holds.
+static void write_arrow(struct fr_report_out *out, const struct ring *ring,
+                        const struct fr_report_event *event)
+{
+    const uint64_t most = (uint64_t)1 << 36; // messages of a rank, in the steps that they have
+    fr_report_put(out,
+                  ",\n{\"ph\": %q, %s\"name\": \"message\", \"cat\": \"message\", \"id\": %u, "
+                  "\"pid\": %i, \"tid\": %i, \"ts\": %t}",
+                  event->arrow == FR_REPORT_ARROW_BEGINS ? "s" : "f",
+                  event->arrow == FR_REPORT_ARROW_BEGINS ? "" : "\"bp\": \"e\", ",
+                  (uint64_t)event->peer * most + event->bytes % most, fr_job_rank(), ring->thread,
+                  fr_report_ns(event->begin - fr_report_start_ticks()));
+}
+
 static void write_event(struct fr_report_out *out, const struct ring *ring,
                         const struct fr_report_event *event)
 {
     uint64_t start = fr_report_start_ticks();
     if (event->begin < start || event->end < event->begin) // torn, or not yet complete
         return;
+    if (event->arrow != FR_REPORT_NO_ARROW) {
+        write_arrow(out, ring, event);
+        return;
+    }
     fr_report_put(out,
                   ",\n{\"ph\": \"X\", \"name\": %q, \"cat\": %q, \"pid\": %i, \"tid\": %i, "
                   "\"ts\": %t, \"dur\": %t",
@@ -118,6 +169,8 @@ static void write_event(struct fr_report_out *out, const struct ring *ring,
             fr_report_put(out, ", \"peer\": %i", event->peer);
         fr_report_put(out, "}");
     }
+    if (event->name == waiting && event->peer >= 0)
+        fr_report_put(out, ", \"args\": {\"rank\": %i}", event->peer);
     if (event->polls > 1)
         fr_report_put(out, ", \"args\": {\"calls\": %u}", (uint64_t)event->polls);
     fr_report_put(out, "}");
@@ -141,8 +194,12 @@ static void write_trace(struct fr_report_out *out)
     uint64_t lost = 0;
     fr_report_put(out,
                   "{\"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %i, "
-                  "\"tid\": 0, \"args\": {\"name\": \"rank %i\"}}",
-                  fr_job_rank(), fr_job_rank());
+                  "\"tid\": 0, \"args\": {\"name\": \"rank %i\"}},\n{\"ph\": \"M\", \"name\": "
+                  "\"process_sort_index\", \"pid\": %i, \"tid\": 0, \"args\": {\"sort_index\": "
+                  "%i}},\n{\"ph\": \"M\", \"name\": \"process_labels\", \"pid\": %i, \"tid\": 0, "
+                  "\"args\": {\"labels\": %q}}",
+                  fr_job_rank(), fr_job_rank(), fr_job_rank(), fr_job_rank(), fr_job_rank(),
+                  fr_report_host());
     for (const struct ring *ring = rings; ring; ring = ring->next)
         lost += write_ring(out, ring);
     fr_report_put(out,

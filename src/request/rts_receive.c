@@ -268,6 +268,8 @@ static enum fr_status receive(struct fr_request_op *const *ops, struct fr_rndv_i
                        fr_rndv_incoming_is_after_doubt(&incoming[i], &doubts[doubt_count].from);
     }
     fr_report_waited(count == 1 ? incoming[0].from : -1);
+    for (size_t i = 0; i < count; i++)
+        fr_report_message(false, incoming[i].from, incoming[i].number);
     fr_rndv_receive(recvs, count);
     if (FR_UNLIKELY(doubt_count > 0))
         end_doubts(doubts, doubt_count);

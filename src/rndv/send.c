@@ -216,6 +216,11 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
     return FR_OK;
 }
 
+uint64_t fr_rndv_send_number(const struct fr_rndv_send *send)
+{
+    return send->number;
+}
+
 const unsigned char *fr_rndv_send_rts(const struct fr_rndv_send *send, size_t *length)
 {
     *length = send->length;

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Opens a page of fabrail report in a real browser, which it speaks to through a pipe, and judges it.
 
-  browser.py [--screenshot=PREFIX] PAGE REPORT...
+  browser.py [--first] [--screenshot=PREFIX] PAGE REPORT...   with --first the first complaint ends it
 
 At 1280 and 390 pixels, light and dark: the page says nothing on the console and fetches nothing, it does
 not scroll sideways, what can be reached by keyboard is, and the map answers it. Its numbers equal those of
 the reports, and its first sentence is that of the job's file, if one is given. Tables sort by a click.
 Prints a line for each thing that is wrong; exit status 77 without a browser."""
 import base64
+import itertools
 import json
 import os
 import shutil
@@ -308,6 +309,8 @@ def judge(browser, page, reports, verdict, prefix):
 
 def main():
     arguments = sys.argv[1:]
+    most = 1 if arguments[0] == "--first" else 30
+    arguments = arguments[most == 1:]
     prefix = arguments.pop(0).split("=", 1)[1] if arguments[0].startswith("--screenshot=") else None
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if not program:
@@ -325,10 +328,10 @@ def main():
         signal.signal(signal.SIGALRM, lambda *_: browser.close())
         try:
             browser.start()
-            found = list(judge(browser, arguments[0], reports, verdict, prefix))
+            found = list(itertools.islice(judge(browser, arguments[0], reports, verdict, prefix), most))
         finally:
             browser.close()
-    for text in found[:30]:
+    for text in found:
         print(text)
     return 1 if found else 0
 
