@@ -105,8 +105,8 @@ static void write_change(FILE *out, uint64_t now, uint64_t before)
         return;
     }
     double ratio = (double)now / (double)before;
-    if (ratio >= 10)
-        fprintf(out, "<td>× %.0f</td></tr>\n", ratio);
+    if (ratio >= 2)
+        fprintf(out, "<td>× %.*f</td></tr>\n", ratio < 10 ? 1 : 0, ratio);
     else
         fprintf(out, "<td>%+.1f&thinsp;%%</td></tr>\n", (ratio - 1) * 100);
 }
@@ -120,6 +120,35 @@ static void write_row(FILE *out, const char *title, enum fr_unit unit, const cha
     fr_html_number(out, unit, before, "compare.%s.there", key);
     fputs("</td>", out);
     write_change(out, now, before);
+}
+
+// Returns the time of all calls of a function with device buffers.
+static uint64_t time_of(const struct fr_job *job, const char *name)
+{
+    uint64_t ns = 0;
+    for (size_t i = 0; i < job->function_count; i++) {
+        const struct fr_tools_job_function *function = &job->functions[i];
+        if (function->path != FR_TOOLS_JOB_NONE && strcmp(function->name, name) == 0)
+            ns += fr_tools_job_ns(&function->totals);
+    }
+    return ns;
+}
+
+// Writes a row for each function of `job` that had device buffers, the slowest first. `swapped`
+// says that `other` is this job, whose functions have their rows already.
+static void write_functions(FILE *out, const struct fr_job *job, const struct fr_job *other,
+                            bool swapped)
+{
+    for (size_t i = 0; i < job->function_count; i++) {
+        const char *name = job->functions[i].name;
+        uint64_t own = time_of(job, name), others = time_of(other, name);
+        bool seen = job->functions[i].path == FR_TOOLS_JOB_NONE || (swapped && others);
+        for (size_t j = 0; j < i && !seen; j++)
+            seen = job->functions[j].path != FR_TOOLS_JOB_NONE &&
+                   strcmp(job->functions[j].name, name) == 0;
+        if (!seen)
+            write_row(out, name, FR_UNIT_NS, name, swapped ? others : own, swapped ? own : others);
+    }
 }
 
 static void write_sentence(FILE *out, const char *whose, const struct fr_verdict *verdict)
@@ -138,7 +167,7 @@ void fr_page_compare(FILE *out, const struct fr_job *job, const struct fr_job *o
     write_sentence(out, "This job:", a);
     write_sentence(out, "The other:", b);
     fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Comparison\"><table>"
-          "<thead><tr><th scope=\"col\">All ranks together</th><th scope=\"col\">This job</th>"
+          "<thead><tr><th scope=\"col\">All ranks</th><th scope=\"col\">This job</th>"
           "<th scope=\"col\">The other</th><th scope=\"col\">Change</th></tr></thead><tbody>\n",
           out);
     write_row(out, "Ranks", FR_UNIT_COUNT, "ranks", (uint64_t)a->ranks, (uint64_t)b->ranks);
@@ -151,6 +180,8 @@ void fr_page_compare(FILE *out, const struct fr_job *job, const struct fr_job *o
     write_row(out, "Device data", FR_UNIT_BYTES, "bytes", a->bytes, b->bytes);
     write_row(out, "Staged", FR_UNIT_BYTES, "staged", a->path_bytes[FR_PATH_HOST],
               b->path_bytes[FR_PATH_HOST]);
+    write_functions(out, job, other, false);
+    write_functions(out, other, job, true);
     fputs("</tbody></table></div></section>\n", out);
 }
 
