@@ -145,9 +145,8 @@ void *fr_job_comm_value(fr_word comm);
 bool fr_job_comm_keep(fr_word comm, void *value, void (*destroy)(void *value));
 
 // Returns a word that module report keeps with a communicator, 0 at first, until the communicator
-// is freed. `is_valid` says that the handle is surely one of MPI's; NULL where it is not, and
-// nothing is remembered of it. NULL without memory. Costs a lookup.
-_Atomic uint32_t *fr_job_comm_label(fr_word comm, bool is_valid);
+// is freed. NULL without memory. Costs a lookup.
+_Atomic uint32_t *fr_job_comm_label(fr_word comm);
 
 // Returns whether a keyval is that of the attribute in which this module keeps what it knows of a
 // communicator.

@@ -23,6 +23,7 @@ struct fr_report_buffer {
     uint64_t out_bytes; // data that the call writes
     const char *reason; // the policy's, static text
     bool posted;        // an earlier call posted it, and this call may have nothing to do with it
+    unsigned label;     // of its communicator, for calls that name none; 0 for none
 
     // The call that names the ranks to which the bytes go, its arguments as the application gave
     // them, and the position of the buffer among them. `args` is NULL where that is not known.
@@ -60,6 +61,16 @@ void fr_report_before_init(void);
 // actions on a signal still happen. Removes reports that an earlier job has left under the same
 // names.
 void fr_report_after_init(const struct fr_report_job *job);
+
+// Returns a label of the communicator that the calling thread's call names. Called by
+// fr_report_call_label alone.
+unsigned fr_report_find_label(void);
+// Returns a label of the communicator that the calling thread's call names, 0 for none and without
+// a report. It means something to fr_report_buffer, also when the communicator is gone.
+static inline unsigned fr_report_call_label(void)
+{
+    return FR_UNLIKELY(fr_report_on) ? fr_report_find_label() : 0;
+}
 
 // Counts a buffer of the call that the calling thread is in. Called by fr_report_buffer alone.
 void fr_report_count_buffer(const struct fr_report_buffer *buffer);

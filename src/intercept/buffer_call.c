@@ -436,6 +436,7 @@ static struct fr_request_op *make_op(enum fr_fn fn, const fr_word *args, enum fr
     op->persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
     op->receive.takes_rts = fr_intercept_rndv_is_enabled && fr_intercept_receives(fn);
     op->counted_as = counted_as;
+    op->comm_label = fr_report_call_label();
     return op;
 }
 

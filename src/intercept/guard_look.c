@@ -202,13 +202,11 @@ static void report(const struct fr_guard_op *guarded, unsigned v, enum finding w
     uintptr_t address = view->base + (uintptr_t)view->first;
     if (what == CHANGED)
         fr_warn("race: the program changed the %zu bytes at %#jx before its %s%s was complete, "
-                "called in %s; "
-                "write to a buffer only once its request is complete",
+                "called in %s; write to a buffer only once its request is complete",
                 bytes, (uintmax_t)address, name, peer, site);
     else
         fr_warn("race: a GPU was still writing the %zu bytes at %#jx that %s %s%s, called in %s; "
-                "synchronize "
-                "the stream before the call",
+                "synchronize the stream before the call",
                 bytes, (uintmax_t)address, name, receives ? "receives" : "sends", peer, site);
 }
 

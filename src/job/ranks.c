@@ -166,10 +166,10 @@ bool fr_job_comm_is_host(fr_word comm)
     return remembered && atomic_load_explicit(&remembered->is_host, memory_order_relaxed);
 }
 
-_Atomic uint32_t *fr_job_comm_label(fr_word comm, bool is_valid)
+_Atomic uint32_t *fr_job_comm_label(fr_word comm)
 {
     struct fr_job_remembered *remembered = fr_job_recall(comm);
-    if (FR_UNLIKELY(!remembered && is_valid)) {
+    if (FR_UNLIKELY(!remembered)) {
         fr_core_lock(&lock);
         remembered = have(comm);
         fr_core_unlock(&lock);

@@ -84,14 +84,12 @@ static __attribute__((noinline, cold)) unsigned make_label(fr_word comm)
     return label_for(name, ranks);
 }
 
-unsigned fr_report_label_of(enum fr_fn fn, const fr_word *args, bool is_now)
+unsigned fr_report_label_of(enum fr_fn fn, const fr_word *args)
 {
     if (!args || fr_abi_rows[fn].comm < 0)
         return 0;
     fr_word comm = fr_abi_comm(fn, args);
-    if (comm == fr_job_comm()) // Fabrail's own, for messages of a collective
-        return 0;
-    _Atomic uint32_t *word = fr_job_comm_label(comm, is_now);
+    _Atomic uint32_t *word = fr_job_comm_label(comm);
     if (!word)
         return 0;
     unsigned label = atomic_load_explicit(word, memory_order_relaxed);

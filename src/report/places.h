@@ -41,10 +41,9 @@ struct fr_report_label {
     char name[48]; // empty for none
     int ranks;
 };
-// Returns the label of the communicator that a call is on, 0 where it has none or that is not
-// known. `args` may be NULL. `is_now` says that the calling thread is in that call, so that MPI
-// still knows the handle.
-unsigned fr_report_label_of(enum fr_fn fn, const fr_word *args, bool is_now);
+// Returns the label of the communicator that the calling thread's call names, 0 where it names
+// none. `args` may be NULL.
+unsigned fr_report_label_of(enum fr_fn fn, const fr_word *args);
 // Returns a label's name and size, NULL for label 0.
 const struct fr_report_label *fr_report_label(unsigned label);
 

@@ -32,7 +32,8 @@ struct call {
     struct fr_row *row; // to which its time goes, once a buffer was counted
     uintptr_t site;     // to which it returns
     const fr_word *args;
-    unsigned label; // of its communicator, once known
+    unsigned label;       // of the communicator that it names, once asked for
+    unsigned first_label; // of its first buffer\'s communicator
     uint64_t begin;
     uint64_t bytes;
     int peer;
@@ -182,17 +183,24 @@ static void note(const struct fr_report_buffer *buffer, struct fr_row *row)
     current.bytes += buffer->in_bytes + buffer->out_bytes;
 }
 
+unsigned fr_report_find_label(void)
+{
+    if (current.open && !current.label)
+        current.label = fr_report_label_of(current.fn, current.args);
+    return current.open ? current.label : 0;
+}
+
 // Counts a buffer's bytes where the current call was made. Progress outside of calls was made
 // nowhere.
 static void count_place(struct fr_slab *slab, const struct fr_report_buffer *buffer)
 {
-    bool inside = current.open, tells = inside && current.args && fr_abi_rows[current.fn].comm >= 0;
-    unsigned label = tells ? fr_report_label_of(current.fn, current.args, true)
-                           : fr_report_label_of(buffer->call, buffer->args, false);
+    bool inside = current.open;
+    unsigned label = fr_report_find_label();
+    label = label ? label : buffer->label;
     struct fr_place *place =
         fr_report_place(&slab->places, current.fn, inside ? current.site : 0, label);
     fr_count_add(&place->bytes[buffer->path], buffer->in_bytes + buffer->out_bytes);
-    current.label = current.label ? current.label : label;
+    current.first_label = current.first_label ? current.first_label : label;
 }
 
 void fr_report_count_buffer(const struct fr_report_buffer *buffer)
@@ -326,7 +334,7 @@ void fr_report_end(void)
         row = row_of(slab, FR_ROW_KEY(current.fn, current.path, FR_KIND_HOST), current.scheme);
     struct fr_place *place = NULL;
     if (current.path != FR_NO_PATH)
-        place = fr_report_place(&slab->places, current.fn, current.site, current.label);
+        place = fr_report_place(&slab->places, current.fn, current.site, current.first_label);
     fr_core_meter.on = false;
     current.open = false;
     if (place)

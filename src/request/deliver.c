@@ -118,8 +118,7 @@ static void count_received(const struct fr_request_op *op, const struct fr_stagi
             .out_bytes = limit < view->out_bytes ? limit : view->out_bytes,
             .reason = op->receive.staged_because,
             .posted = fr_abi_rows[op->counted_as].request >= 0,
-            .call = op->fn,
-            .args = op->args,
+            .label = op->comm_label,
         });
 }
 

@@ -190,8 +190,7 @@ static void count_received(const struct fr_request_op *op, const struct fr_rndv_
         .out_bytes = bytes < view->out_bytes ? bytes : view->out_bytes,
         .reason = recv->reason,
         .posted = fr_abi_rows[op->counted_as].request >= 0,
-        .call = op->fn,
-        .args = op->args,
+        .label = op->comm_label,
     };
     bool is_host = !fr_device_owns(&view->range);
     if (!is_host || (fr_core_settings()->rail_host && buffer.path == FR_PATH_RAIL))

@@ -261,6 +261,8 @@ def judge_sites(browser, page, reports):
                  for i in range(sum(key.startswith(table + ".") and key.endswith(".ns") for key in page))]
         if shown != sorted(cells.values(), key=lambda cell: -cell[2])[:200]:
             yield f"the table of {table} is not that of the reports"
+    for row in (row for report in reports for row in report["sites"] if row["communicator"] is None):
+        yield f"the communicator of {row['name']} in {row['function']} is not known"
     first = browser.ask("document.querySelector('#sites tbody th').textContent")
     if "report_run" not in first and "transpose" not in first:
         yield f"the first call site is {first}"

@@ -29,6 +29,7 @@ struct fr_request_op {
     char object_kind; // 'c', 'w', 'f': whose error handler hears of errors; 0: none
     fr_word object;
     enum fr_fn counted_as; // the function that the report names
+    unsigned comm_label;   // as fr_report_call_label returns it, in the call that made this
     fr_word element_type;  // a datatype that was made for the call; 0: none
     uint64_t comm_name;    // of the communicator that a COMM_MAKE call makes
 
