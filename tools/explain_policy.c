@@ -7,6 +7,7 @@
 
 #include "fabrail/ipc/engine.h"
 #include "fabrail/policy.h"
+#include "fabrail/policy/access.h"
 #include "fabrail/policy/scheme.h"
 #include "fabrail/rndv.h"
 #include "intercept/gpu_aware.h"
@@ -182,6 +183,29 @@ static struct fr_explain_answer explain_collective(const struct fr_explain_facts
                       : "the ranks map each other's memory");
 }
 
+static bool is_between_hosts(const struct fr_explain_facts *facts)
+{
+    return facts->place == FR_PLACE_CLIQUE || facts->place == FR_PLACE_AWAY;
+}
+
+// One-sided operations on windows over device memory, whose buffers and targets are of one kind.
+static struct fr_explain_answer explain_access(const struct fr_explain_facts *facts, enum fr_fn fn,
+                                               enum fr_device_kind kind)
+{
+    bool on_host = is_in_reach(facts);
+    unsigned needed = facts->place == FR_PLACE_CLIQUE ? FR_SHARE_FABRIC : FR_SHARE_ANY;
+    const struct fr_policy_access access = {
+        .mapped = facts->place == FR_PLACE_SELF ||
+                  ((on_host || facts->place == FR_PLACE_CLIQUE) && kind_can(kind, needed)),
+        .one_host = !is_between_hosts(facts),
+        .updates = fr_abi_rows[fn].operation >= 0 || fn == FR_FN_MPI_Compare_and_swap,
+        .by_device = fn != FR_FN_MPI_Compare_and_swap,
+    };
+    struct fr_policy_access_choice chosen = fr_policy_choose_access(&access);
+    return answer(fr_policy_path_name(chosen.choice.path),
+                  chosen.way == FR_WAY_MESSAGE ? "message" : "", chosen.choice.reason);
+}
+
 // Returns whether a function's buffers can be staged, which those that keep the memory cannot.
 static bool can_stage(enum fr_fn fn)
 {
@@ -211,11 +235,6 @@ static struct fr_policy_choice choose_alone(const struct fr_explain_facts *facts
         .fabric_workspace = facts->fabric_memory,
     };
     return fr_policy_choose(&local);
-}
-
-static bool is_between_hosts(const struct fr_explain_facts *facts)
-{
-    return facts->place == FR_PLACE_CLIQUE || facts->place == FR_PLACE_AWAY;
 }
 
 static bool has_buffer(enum fr_fn fn)
@@ -254,6 +273,9 @@ struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum f
         return answer("peer", "copy",
                       fr_abi_shape_of(fn) ? "the communicator has one rank"
                                           : "both buffers are on one device");
+    if (on_device && fr_abi_rows[fn].class == FR_CLASS_RMA && !facts->gpu_aware &&
+        (paths & FR_PATH_BIT_PEER))
+        return explain_access(facts, fn, kind);
     if (on_device && is_served(facts, fn))
         return explain_collective(facts, fn, bytes);
     // Host memory on one host is the MPI library's, whatever the setting says.

@@ -12,6 +12,7 @@
 #define FR_FABRAIL_RMA_H
 
 #include "fabrail/device/reduce.h"
+#include "fabrail/policy/access.h"
 #include "fabrail/staging/path.h"
 
 struct fr_rma_window;
@@ -36,7 +37,10 @@ struct fr_rma_offer {
     int size;
     uintptr_t base;
     size_t bytes;
-    int unit;          // bytes of a displacement
+    int unit;       // bytes of a displacement
+    int flavor;     // as MPI_Win_get_attr tells it; 0: the real MPI's window knows
+    bool is_shared; // a slice of rank 0's memory, `before` bytes behind its base
+    size_t before;
     bool lacks_memory; // there was none to give
     bool is_bad;       // size or unit are none
     bool is_optional;  // the caller has another way, so that a refusal is no error
@@ -61,6 +65,22 @@ bool fr_rma_window_is_wanted(fr_word comm, bool wanted);
 
 // Gives a window the memory that was offered for it, which is freed with the window.
 void fr_rma_window_keep(struct fr_rma_window *window, const struct fr_device_memory *memory);
+
+// Finds how many bytes the ranks before this one want in a window, and all of them. Collective.
+FR_MUST_CHECK enum fr_status fr_rma_window_divide(fr_word comm, size_t bytes, size_t *before,
+                                                  size_t *all);
+
+// Writes what a rank gives to a window, and its address in this process. Returns false where this
+// process does not map it for kernels.
+bool fr_rma_window_query(const struct fr_rma_window *window, int rank, uintptr_t *address,
+                         size_t *bytes, int *unit);
+
+// Adds memory to a dynamic window, and takes what was added at an address away. Return
+// FR_ERR_INVALID for a window that is not dynamic, memory that overlaps some that is there, and an
+// address at which nothing was added.
+FR_MUST_CHECK enum fr_status fr_rma_attach(struct fr_rma_window *window, uintptr_t address,
+                                           size_t bytes);
+FR_MUST_CHECK enum fr_status fr_rma_detach(struct fr_rma_window *window, uintptr_t address);
 
 // The memory over which the real MPI's window is made.
 enum { FR_RMA_HOST_BYTES = 64 };
@@ -102,21 +122,13 @@ void fr_rma_gate(fr_word comm, int size);
 // Returns the number of ranks of a window.
 int fr_rma_window_size(const struct fr_rma_window *window);
 
-// How the data of an access went.
-enum fr_rma_way {
-    FR_RMA_DIRECT,     // by a device of this process, which maps the target's memory
-    FR_RMA_OVER_HOST,  // over host memory, since no device uses both sides or no kernel does the
-                       // operation
-    FR_RMA_BY_MESSAGE, // to the target, which has done the access
-};
-
 // Elements in the memory of a target.
 struct fr_rma_place {
     int target; // rank in the window
     int64_t displacement;
     const struct fr_layout *layout;
     size_t count;
-    enum fr_rma_way way; // set by an access
+    struct fr_policy_access facts; // set by an access: how it went
 };
 
 // Begin to move the data of a measured view of one block to a target, or from there. They are

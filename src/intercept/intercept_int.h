@@ -23,6 +23,7 @@ bool fr_intercept_call_buffer_return(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_win_sync(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_win_make(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_win_allocate(enum fr_fn fn, fr_word *args, int *result);
+bool fr_intercept_call_win_attach(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_window_sync(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_window(enum fr_fn fn, fr_word *args, int *result);
 

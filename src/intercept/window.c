@@ -184,6 +184,38 @@ static int synchronise_nobody(enum fr_fn fn, fr_word win)
                : fr_abi_mpi.SUCCESS;
 }
 
+static int attached(fr_word win, enum fr_fn fn, enum fr_status status)
+{
+    if (status == FR_ERR_INVALID)
+        return fr_request_raise('w', win, fr_abi_mpi.ERR_RMA_ATTACH);
+    return fr_intercept_window_result(win, fn, status);
+}
+
+// Tells where a rank's memory is for kernels of this process. MPI_PROC_NULL stands for the first
+// rank that gives any.
+static int query(enum fr_fn fn, struct fr_rma_window *window, fr_word win, const fr_word *args)
+{
+    int rank = (int)args[1], unit = 1;
+    uintptr_t address = 0;
+    size_t bytes = 0;
+    bool is_shown = true, any = rank == fr_abi_mpi.PROC_NULL;
+    for (int i = 0; any && bytes == 0 && i < fr_rma_window_size(window); i++)
+        is_shown = fr_rma_window_query(window, i, &address, &bytes, &unit);
+    if (!any && !fr_intercept_window_has_rank(window, rank))
+        return fr_request_raise('w', win, fr_abi_mpi.ERR_RANK);
+    if (!any)
+        is_shown = fr_rma_window_query(window, rank, &address, &bytes, &unit);
+    if (!is_shown)
+        return fr_request_raise('w', win, fr_abi_mpi.ERR_RMA_FLAVOR);
+    *(intptr_t *)args[2] = (intptr_t)bytes;
+    if (fr_abi_rows[fn].flags & FR_ROW_LARGE)
+        *(intptr_t *)args[3] = unit;
+    else
+        *(int *)args[3] = unit;
+    *(void **)args[4] = (void *)address;
+    return fr_abi_mpi.SUCCESS;
+}
+
 bool fr_intercept_call_window(enum fr_fn fn, fr_word *args, int *result)
 {
     const struct fr_abi_row *row = &fr_abi_rows[fn];
@@ -203,6 +235,10 @@ bool fr_intercept_call_window(enum fr_fn fn, fr_word *args, int *result)
             return false;
         *(int *)args[3] = 1;
         *result = fr_abi_mpi.SUCCESS;
+    } else if (fn == FR_FN_MPI_Win_detach) {
+        *result = attached(win, fn, fr_rma_detach(window, (uintptr_t)args[1]));
+    } else if (fn == FR_FN_MPI_Win_shared_query || fn == FR_FN_MPI_Win_shared_query_c) {
+        *result = query(fn, window, win, args);
     } else if (row->peer >= 0 && (int)args[row->peer] == fr_abi_mpi.PROC_NULL) {
         *result = synchronise_nobody(fn, win);
     } else if ((bad = bad_argument(window, fn, args)) != fr_abi_mpi.SUCCESS) {
@@ -315,30 +351,104 @@ static bool wants_device(fr_word info)
     return found && strcmp(value, "device") == 0;
 }
 
-bool fr_intercept_call_win_allocate(enum fr_fn fn, fr_word *args, int *result)
+// Whether a rank's part of shared memory may lie apart from those of its neighbours.
+static bool may_lie_apart(fr_word info)
 {
-    struct fr_rma_offer offer;
+    enum { ROOM = 16 };
+    char value[ROOM + 1] = "";
+    int found = 0;
+    if (info != fr_abi_mpi.INFO_NULL)
+        FR_MPI(Info_get, info, FR_PTR("alloc_shared_noncontig"), ROOM, FR_PTR(value),
+               FR_PTR(&found));
+    return found && strcmp(value, "true") == 0;
+}
+
+// Allocates this rank's memory. Rank 0 has that of all where it has to be in one piece.
+static enum fr_status allocate(struct fr_rma_offer *offer, bool in_one_piece,
+                               struct fr_device_memory *memory)
+{
+    size_t wanted = offer->bytes, all = 0;
+    enum fr_status status = FR_OK;
+    if (in_one_piece) {
+        status = fr_rma_window_divide(offer->comm, offer->bytes, &offer->before, &all);
+        offer->is_shared = true;
+        wanted = offer->rank == 0 ? all : 0;
+    }
+    offer->lacks_memory = status == FR_OK && wanted > 0 &&
+                          fr_device_memory_create(fr_device_current(), wanted, memory) != FR_OK;
+    offer->base = memory->address;
+    return status;
+}
+
+// Makes a window of memory of Fabrail's own. Returns false where host memory of the MPI library is
+// to be had instead, or no rank wants any.
+static bool make_allocated(struct fr_rma_offer *offer, bool in_one_piece, fr_word *args,
+                           int *result)
+{
     struct fr_rma_window *window = NULL;
     struct fr_device_memory memory = {.bytes = 0};
-    fr_word comm = fr_abi_comm(fn, args);
-    if (!agrees(fn, comm, args[0], args[1], &offer) ||
-        !fr_rma_window_is_wanted(comm, wants_device(fr_abi_handle(args[2]))))
-        return false;
-    offer.lacks_memory = offer.bytes > 0 && fr_device_memory_create(fr_device_current(),
-                                                                    offer.bytes, &memory) != FR_OK;
-    offer.base = memory.address;
-    offer.is_optional = true;
-    enum fr_rma_outcome outcome = fr_rma_window_agree(&offer, &window);
+    uintptr_t address = 0;
+    size_t bytes;
+    int unit;
+    enum fr_rma_outcome outcome = FR_RMA_FAILED;
+    if (allocate(offer, in_one_piece, &memory) == FR_OK)
+        outcome = fr_rma_window_agree(offer, &window);
     if (outcome != FR_RMA_SERVED)
         fr_device_memory_destroy(&memory);
     if (outcome == FR_RMA_PLAIN || outcome == FR_RMA_REFUSED)
-        return false; // no rank has any byte, or there is host memory instead
+        return false;
     if (outcome == FR_RMA_FAILED) {
-        *result = fr_request_raise('c', comm, fr_abi_mpi.ERR_OTHER);
+        *result = fr_request_raise('c', offer->comm, fr_abi_mpi.ERR_OTHER);
         return true;
     }
     fr_rma_window_keep(window, &memory);
-    *(void **)args[4] = (void *)memory.address;
-    *result = make_real(window, args[2], comm, args[5]);
+    (void)fr_rma_window_query(window, offer->rank, &address, &bytes, &unit);
+    *(void **)args[4] = (void *)address;
+    *result = make_real(window, args[2], offer->comm, args[5]);
+    return true;
+}
+
+// Dynamic windows are Fabrail's where a rank uses a device, since nobody knows what will be
+// attached.
+static bool make_dynamic(struct fr_rma_offer *offer, const fr_word *args, int *result)
+{
+    struct fr_rma_window *window = NULL;
+    switch (fr_rma_window_agree(offer, &window)) {
+    case FR_RMA_SERVED:
+        *result = make_real(window, args[0], offer->comm, args[2]);
+        return true;
+    case FR_RMA_FAILED:
+        *result = fr_request_raise('c', offer->comm, fr_abi_mpi.ERR_OTHER);
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool fr_intercept_call_win_allocate(enum fr_fn fn, fr_word *args, int *result)
+{
+    struct fr_rma_offer offer;
+    fr_word comm = fr_abi_comm(fn, args);
+    bool is_dynamic = fn == FR_FN_MPI_Win_create_dynamic;
+    bool is_shared = fn == FR_FN_MPI_Win_allocate_shared || fn == FR_FN_MPI_Win_allocate_shared_c;
+    fr_word info = fr_abi_handle(args[is_dynamic ? 0 : 2]);
+    if (!agrees(fn, comm, is_dynamic ? 0 : args[0], is_dynamic ? 1 : args[1], &offer) ||
+        !fr_rma_window_is_wanted(comm, is_dynamic ? fr_device_present() : wants_device(info)))
+        return false;
+    offer.is_optional = true;
+    offer.flavor = is_dynamic  ? fr_abi_mpi.WIN_FLAVOR_DYNAMIC
+                   : is_shared ? fr_abi_mpi.WIN_FLAVOR_SHARED
+                               : fr_abi_mpi.WIN_FLAVOR_ALLOCATE;
+    return is_dynamic ? make_dynamic(&offer, args, result)
+                      : make_allocated(&offer, is_shared && !may_lie_apart(info), args, result);
+}
+
+bool fr_intercept_call_win_attach(enum fr_fn fn, fr_word *args, int *result)
+{
+    fr_word win = fr_abi_handle(args[0]);
+    struct fr_rma_window *window = fr_rma_any() ? fr_rma_window_find(win) : NULL;
+    if (!window)
+        return fr_intercept_call_refusable(fn, args, result);
+    *result = attached(win, fn, fr_rma_attach(window, (uintptr_t)args[1], (size_t)args[2]));
     return true;
 }

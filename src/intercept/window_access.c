@@ -62,22 +62,17 @@ static enum fr_status run_update(const struct fr_request_op *op, struct fr_rma_w
     return status;
 }
 
-static void count(const struct fr_request_op *op, enum fr_rma_way way)
+static void count(const struct fr_request_op *op, const struct fr_policy_access *facts)
 {
-    static const struct fr_policy_choice choices[] = {
-        [FR_RMA_DIRECT] = {FR_PATH_PEER, "the origin maps the target's memory"},
-        [FR_RMA_OVER_HOST] = {FR_PATH_HOST, "no device does this with the memory of both sides"},
-        [FR_RMA_BY_MESSAGE] = {FR_PATH_HOST,
-                               "the target does it, as the origin does not reach its memory"},
-    };
+    struct fr_policy_access_choice chosen = fr_policy_choose_access(facts);
     for (unsigned v = 0; v < op->view_count; v++)
-        fr_intercept_count_view(op, &op->views[v], choices[way],
-                                way == FR_RMA_BY_MESSAGE ? "message" : NULL);
+        fr_intercept_count_view(op, &op->views[v], chosen.choice,
+                                chosen.way == FR_WAY_MESSAGE ? "message" : NULL);
 }
 
 static enum fr_status run(const struct fr_request_op *op, struct fr_rma_window *window)
 {
-    struct fr_rma_place place = {.way = FR_RMA_DIRECT};
+    struct fr_rma_place place = {.target = 0};
     fr_word type;
     enum fr_status status = find_place(op, &place, &type);
     if (status != FR_OK)
@@ -101,7 +96,7 @@ static enum fr_status run(const struct fr_request_op *op, struct fr_rma_window *
     }
     fr_datatype_release(place.layout);
     if (status == FR_OK)
-        count(op, place.way);
+        count(op, &place.facts);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "rma/far.h"
+#include "rma/region.h"
 
 #include "fabrail/ipc.h"
 #include "fabrail/rndv/wait.h"
@@ -12,6 +13,8 @@ enum fr_status fr_rma_sync(struct fr_rma_window *window)
 {
     const struct fr_rma_part *own = fr_rma_own_part(window);
     atomic_thread_fence(memory_order_seq_cst);
+    if (window->words.is_dynamic)
+        return fr_rma_regions_sync(window);
     if (own->bytes == 0 || !fr_device_owns(&own->range))
         return FR_OK;
     return fr_device_sync_app_work(&own->range, (uintptr_t)own->base, (size_t)own->bytes);

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "rma/far.h"
+#include "rma/region.h"
 
 #include "fabrail/staging/own_copy.h"
 #include "fabrail/staging/packed.h"
@@ -34,8 +35,16 @@ enum fr_status fr_rma_target_find(struct fr_rma_window *window, const struct fr_
         __builtin_add_overflow(offset, (int64_t)first, &low) ||
         __builtin_add_overflow(low, (int64_t)span, &high))
         return FR_ERR_RANGE;
-    if (span > 0 && (low < 0 || (uint64_t)high > part->bytes))
+    if (window->words.is_dynamic && span > 0) {
+        enum fr_status found =
+            fr_rma_region_find(window, place->target, (uint64_t)low, (uint64_t)high, &part);
+        if (found != FR_OK)
+            return found;
+    } else if (span > 0 && (low < 0 || (uint64_t)high > part->bytes)) {
         return FR_ERR_RANGE;
+    }
+    if (window->words.is_dynamic)
+        offset -= (int64_t)part->base;
     target->part = part;
     target->block =
         (struct fr_staging_view_block){.count = place->count, .layout = layout, .out = true};
@@ -161,7 +170,7 @@ static void queue_host(struct fr_rma_window *window, struct fr_rma_target *targe
 }
 
 static enum fr_status move(struct fr_rma_window *window, struct fr_rma_target *target,
-                           const struct fr_staging_view *own, bool puts, enum fr_rma_way *way)
+                           const struct fr_staging_view *own, bool puts, bool *by_device)
 {
     const struct fr_staging_view *there = &target->view;
     bool native = fr_rma_is_native(target, own);
@@ -176,7 +185,7 @@ static enum fr_status move(struct fr_rma_window *window, struct fr_rma_target *t
     const struct fr_staging_view *from = puts ? own : there, *to = puts ? there : own;
     if (native && fr_staging_can_copy_own(from, to))
         return move_on_device(from, to);
-    *way = FR_RMA_OVER_HOST;
+    *by_device = false;
     return move_over_host(target, own, puts);
 }
 
@@ -191,12 +200,11 @@ static enum fr_status access(struct fr_rma_window *window, struct fr_rma_place *
         return FR_ERR_TRUNCATE;
     if (fr_rma_bytes_of(own) == 0)
         return FR_OK;
-    if (!target.part->is_mapped) {
-        place->way = FR_RMA_BY_MESSAGE;
+    place->facts = fr_rma_facts(target.part, false);
+    if (fr_policy_choose_access(&place->facts).way == FR_WAY_MESSAGE)
         return fr_rma_far_move(window, place->target, &target, own, puts);
-    }
     fr_rma_enter(window);
-    status = move(window, &target, own, puts, &place->way);
+    status = move(window, &target, own, puts, &place->facts.by_device);
     fr_rma_leave(window);
     return status;
 }
@@ -217,6 +225,8 @@ enum fr_status fr_rma_flush(struct fr_rma_window *window)
 {
     fr_rma_enter(window);
     enum fr_status status = fr_rma_queue_finish(window->queue);
+    if (window->words.is_dynamic)
+        fr_rma_regions_trim(window);
     fr_rma_leave(window);
     enum fr_status far = window->is_far ? fr_rma_far_flush(window) : FR_OK;
     return status == FR_OK ? far : status;

@@ -50,7 +50,7 @@ struct fr_rma_queue *fr_rma_queue_new(void)
     return calloc(1, sizeof(struct fr_rma_queue));
 }
 
-static void note(struct fr_rma_queue *queue, enum fr_status status)
+void fr_rma_queue_note(struct fr_rma_queue *queue, enum fr_status status)
 {
     if (queue->status == FR_OK)
         queue->status = status;
@@ -58,7 +58,7 @@ static void note(struct fr_rma_queue *queue, enum fr_status status)
 
 static void end_oldest(struct fr_rma_queue *queue)
 {
-    note(queue, fr_device_work_end(&queue->works[queue->ended++ % MOST_WORKS].work));
+    fr_rma_queue_note(queue, fr_device_work_end(&queue->works[queue->ended++ % MOST_WORKS].work));
 }
 
 static void begin(struct fr_rma_queue *queue, const struct fr_device_range *mover,
@@ -122,7 +122,8 @@ void *fr_rma_queue_room(struct fr_rma_queue *queue, size_t bytes)
     void *room = queue->back_count < MOST_BACKS ? take_room(queue, bytes) : NULL;
     if (room || bytes > ROOM_BYTES)
         return room;
-    note(queue, fr_rma_queue_finish(queue)); // which keeps its failure for the next time
+    fr_rma_queue_note(queue,
+                      fr_rma_queue_finish(queue)); // which keeps its failure for the next time
     return take_room(queue, bytes);
 }
 

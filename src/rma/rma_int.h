@@ -29,6 +29,9 @@ void fr_rma_queue_copy_back(struct fr_rma_queue *queue, void *to, const void *fr
 // Waits until all that was added has been moved. Returns the first failure since the last time.
 FR_MUST_CHECK enum fr_status fr_rma_queue_finish(struct fr_rma_queue *queue);
 
+// Keeps a failure for the next time.
+void fr_rma_queue_note(struct fr_rma_queue *queue, enum fr_status status);
+
 // The memory that a rank has given to a window, and this rank's epochs with that rank.
 struct fr_rma_part {
     uint64_t base; // in the owner's address space
@@ -46,9 +49,11 @@ struct fr_rma_part {
     bool is_far;              // its words are not: it is on another host
     _Atomic unsigned pending; // requests to it that have no answer yet
     uint32_t starts;          // epochs that this rank has started there
+    uint32_t version;         // of its shelf, that mappings of a dynamic window agree with
     uint32_t completes;       // that are expected of that rank, of all epochs together
 };
 
+struct fr_rma_region;
 struct fr_rma_request;
 struct fr_rma_waiter;
 struct fr_rma_meeting;
@@ -74,6 +79,10 @@ struct fr_rma_window {
     int flavor, model, unit;        // as MPI_Win_get_attr points to them
     intptr_t bytes;
     struct fr_rma_window *next; // of those that the table has in the same place
+
+    // Of a dynamic window (src/rma/region.h).
+    struct fr_rma_region *attached; // by this rank; by the lock of region.c
+    struct fr_rma_region *regions;  // of others, mapped here; one thread at a time uses them
 
     // Of a window whose ranks send each other messages.
     bool is_far;
@@ -127,6 +136,18 @@ struct fr_rma_target {
 FR_MUST_CHECK enum fr_status fr_rma_target_find(struct fr_rma_window *window,
                                                 const struct fr_rma_place *place,
                                                 struct fr_rma_target *target);
+
+// Finds what the device may do with memory of a rank that is mapped.
+void fr_rma_describe(struct fr_rma_part *part);
+
+// Returns what decides how an access to memory of a rank goes, if a device can do it.
+static inline struct fr_policy_access fr_rma_facts(const struct fr_rma_part *part, bool updates)
+{
+    return (struct fr_policy_access){.mapped = part->is_mapped,
+                                     .one_host = !part->is_far,
+                                     .updates = updates,
+                                     .by_device = true};
+}
 
 // Returns whether the target's device memory and a view can be used by one device in one context.
 bool fr_rma_is_native(const struct fr_rma_target *target, const struct fr_staging_view *view);

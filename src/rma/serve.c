@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "rma/far.h"
+#include "rma/region.h"
 
 #include "fabrail/rndv.h"
 
@@ -75,8 +76,10 @@ static void answer(struct fr_rma_window *window, const struct fr_rma_head *reque
     (void)!fr_rma_message_send(message, window->world[request->from]); // which logs a failure
 }
 
-// Returns whether all bytes of a run are in the window, and where the message says in packed data.
-static bool is_inside(const struct fr_rma_run *run, uint64_t memory_bytes, uint64_t packed_bytes)
+// Finds the memory of a run, and its offset there. Returns false if not all bytes are in the
+// window, or in packed data where the message says.
+static bool find_memory(struct fr_rma_window *window, struct fr_rma_run *run, uint64_t packed_bytes,
+                        struct fr_rma_part *part)
 {
     int64_t reach, last;
     uint64_t at = (uint64_t)run->at + (uint64_t)run->step * (run->count - 1) + run->bytes;
@@ -86,8 +89,14 @@ static bool is_inside(const struct fr_rma_run *run, uint64_t memory_bytes, uint6
         return false;
     int64_t low = last < run->offset ? last : run->offset;
     int64_t high = last > run->offset ? last : run->offset;
-    return low >= 0 && !__builtin_add_overflow(high, (int64_t)run->bytes, &high) &&
-           (uint64_t)high <= memory_bytes;
+    if (__builtin_add_overflow(high, (int64_t)run->bytes, &high) || low < 0)
+        return false;
+    if (!window->words.is_dynamic)
+        return (uint64_t)high <= part->bytes;
+    if (!fr_rma_region_of_own(window, (uint64_t)low, (uint64_t)high, part))
+        return false;
+    run->offset -= (int64_t)part->base;
+    return true;
 }
 
 static void copy_on_host(char *memory, char *packed, const struct fr_rma_run *run, bool from_memory)
@@ -118,23 +127,27 @@ static void copy_by_device(struct fr_device_batch *batch, const struct fr_rma_pa
 static enum fr_status copy_runs(struct fr_rma_window *window, const struct fr_rma_message *message,
                                 char *packed, bool from_memory)
 {
-    const struct fr_rma_part *part = fr_rma_own_part(window);
     const struct fr_rma_run *runs = fr_rma_message_runs(message);
+    enum fr_status status = FR_OK;
     struct fr_device_batch batch;
-    for (uint32_t i = 0; i < message->head->runs; i++) {
-        if (!is_inside(&runs[i], part->bytes, message->head->bytes))
-            return FR_ERR_RANGE;
-    }
-    bool on_device = fr_device_owns(&part->range);
-    if (on_device)
-        fr_device_batch_begin(&batch);
-    for (uint32_t i = 0; i < message->head->runs; i++) {
-        if (on_device)
-            copy_by_device(&batch, part, packed, &runs[i], from_memory);
+    fr_device_batch_begin(&batch);
+    for (uint32_t i = 0; i < message->head->runs && status == FR_OK; i++) {
+        struct fr_rma_part part = {.base = 0};
+        struct fr_rma_run run = runs[i];
+        if (!window->words.is_dynamic) {
+            part.address = fr_rma_own_part(window)->address;
+            part.bytes = fr_rma_own_part(window)->bytes;
+            part.range = fr_rma_own_part(window)->range;
+        }
+        if (!find_memory(window, &run, message->head->bytes, &part))
+            status = FR_ERR_RANGE;
+        else if (fr_device_owns(&part.range))
+            copy_by_device(&batch, &part, packed, &run, from_memory);
         else
-            copy_on_host((char *)part->address, packed, &runs[i], from_memory);
+            copy_on_host((char *)part.address, packed, &run, from_memory);
     }
-    return on_device ? fr_device_batch_finish(&batch) : FR_OK;
+    enum fr_status copied = fr_device_batch_finish(&batch);
+    return status == FR_OK ? copied : status;
 }
 
 static void put(struct fr_rma_window *window, struct fr_rma_message *message)

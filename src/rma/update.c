@@ -259,15 +259,13 @@ enum fr_status fr_rma_update(struct fr_rma_window *window, struct fr_rma_place *
         return FR_ERR_TRUNCATE;
     if (bytes == 0)
         return FR_OK;
-    if (!target.part->is_mapped || target.part->is_far) {
-        place->way = FR_RMA_BY_MESSAGE;
+    place->facts = fr_rma_facts(target.part, true);
+    if (fr_policy_choose_access(&place->facts).way == FR_WAY_MESSAGE)
         return fr_rma_far_update(window, place->target, &target, update);
-    }
     fr_rma_enter(window);
-    place->way = plan(window, &target, update, &work) ? FR_RMA_DIRECT : FR_RMA_OVER_HOST;
-    status = place->way == FR_RMA_OVER_HOST
-                 ? update_over_host(window, place->target, &target, update)
-                 : update_in_place(window, place->target, &target, update, &work);
+    place->facts.by_device = plan(window, &target, update, &work);
+    status = place->facts.by_device ? update_in_place(window, place->target, &target, update, &work)
+                                    : update_over_host(window, place->target, &target, update);
     fr_rma_leave(window);
     return status;
 }

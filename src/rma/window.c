@@ -2,7 +2,9 @@
 // Windows: how ranks agree on one, and its end.
 #include "config.h"
 
+#include "rma/advert.h"
 #include "rma/far.h"
+#include "rma/region.h"
 
 #include "fabrail/job.h"
 #include "fabrail/rndv/wait.h"
@@ -11,28 +13,24 @@
 #include <string.h>
 
 // Reasons why a rank cannot take part. All ranks go by the largest of any rank.
-enum obstacle { NONE, LACKS_DESCRIPTOR, NO_WORDS, NO_MEMORY, BAD, NO_MESSAGES, NO_THREAD };
+enum obstacle {
+    NONE,
+    LACKS_DESCRIPTOR,
+    NO_WORDS,
+    NO_MEMORY,
+    BAD,
+    NO_MESSAGES,
+    NO_THREAD,
+    NOT_SHARED
+};
 
 static const char *const obstacles[] = {
     [BAD] = "gives a size or a unit that is none",
     [NO_WORDS] = "has no shared memory for the window's words",
     [NO_MEMORY] = "has no device memory for it",
+    [NOT_SHARED] = "maps not all of the memory that is to be shared",
     [NO_MESSAGES] = "has no way to send messages about it",
     [NO_THREAD] = "has several threads, and FABRAIL_PROGRESS=manual lets none act on messages",
-};
-
-// The offer of a rank, which all others get.
-struct advert {
-    uint64_t base, bytes;
-    uint64_t name; // of the window; rank 0's counts
-    uint32_t unit;
-    uint32_t obstacle;
-    uint32_t mute;               // an obstacle to messages
-    uint8_t on_device;           // the memory is a device's
-    uint8_t needs_messages;      // it does not reach all others
-    uint8_t unused[2];           // 0
-    struct fr_job_secret secret; // of the words; that of the first rank of a host counts there
-    struct fr_ipc_handle handle; // without bytes: others cannot map the memory
 };
 
 // Completes an exchange that has been begun with all ranks, and makes progress meanwhile.
@@ -56,11 +54,12 @@ static enum fr_status find_largest(fr_word comm, int *value)
 
 // Tells the others what this rank advertises, and finds the advert with the worst obstacle. Returns
 // NULL when MPI fails.
-static const struct advert *exchange(const struct fr_rma_offer *offer, const struct advert *own,
-                                     struct advert *all)
+static const struct fr_rma_advert *exchange(const struct fr_rma_offer *offer,
+                                            const struct fr_rma_advert *own,
+                                            struct fr_rma_advert *all)
 {
     _Alignas(8) char request[8];
-    const struct advert *worst = all;
+    const struct fr_rma_advert *worst = all;
     int code = FR_MPI(Iallgather, FR_PTR(own), sizeof(*own), fr_abi_mpi.BYTE, FR_PTR(all),
                       sizeof(*all), fr_abi_mpi.BYTE, offer->comm, FR_PTR(request));
     if (complete(code, request) != FR_OK)
@@ -88,6 +87,7 @@ static void free_window(struct fr_rma_window *window)
     fr_rma_far_forget(window);
     fr_rma_waiters_free(window);
     fr_rma_meetings_free(window);
+    fr_rma_regions_free(window);
     fr_device_memory_destroy(&window->memory);
     fr_rma_words_close(&window->words);
     fr_rma_queue_free(window->queue);
@@ -106,6 +106,8 @@ static struct fr_rma_window *new_window(const struct fr_rma_offer *offer)
     window->size = window->words.size = offer->size;
     window->model = fr_abi_mpi.WIN_UNIFIED;
     window->unit = offer->unit;
+    window->flavor = offer->flavor;
+    window->words.is_dynamic = offer->flavor != 0 && offer->flavor == fr_abi_mpi.WIN_FLAVOR_DYNAMIC;
     window->bytes = (intptr_t)offer->bytes;
     window->parts = calloc((size_t)offer->size, sizeof(*window->parts));
     window->world = calloc((size_t)offer->size, sizeof(*window->world));
@@ -154,11 +156,12 @@ static enum obstacle find_mute(bool *has_threads)
 
 // Exports this rank's memory to the others. Without a handle they cannot map it.
 static void export_memory(struct fr_rma_window *window, const struct fr_rma_offer *offer,
-                          const struct fr_device_range *range, struct advert *own)
+                          const struct fr_device_range *range, struct fr_rma_advert *own)
 {
     own->on_device = fr_device_owns(range);
     if (!own->on_device ||
-        fr_ipc_export(range, (const void *)offer->base, offer->bytes, &own->handle) != FR_OK)
+        fr_ipc_export(range, (const void *)offer->base, offer->bytes > 0 ? offer->bytes : 1,
+                      &own->handle) != FR_OK)
         return;
     enum fr_status sent = FR_OK; // an importer that has it gets none
     for (int rank = 0; rank < window->size && sent == FR_OK; rank++) {
@@ -171,10 +174,13 @@ static void export_memory(struct fr_rma_window *window, const struct fr_rma_offe
 }
 
 static enum obstacle prepare(struct fr_rma_window *window, const struct fr_rma_offer *offer,
-                             const struct fr_device_range *range, struct advert *own)
+                             const struct fr_device_range *range, struct fr_rma_advert *own)
 {
-    *own =
-        (struct advert){.base = offer->base, .bytes = offer->bytes, .unit = (uint32_t)offer->unit};
+    *own = (struct fr_rma_advert){.base = offer->base,
+                                  .bytes = offer->bytes,
+                                  .unit = (uint32_t)offer->unit,
+                                  .is_shared = offer->is_shared,
+                                  .before = offer->before};
     if (offer->is_bad)
         return BAD;
     find_world(window, offer->comm);
@@ -185,97 +191,14 @@ static enum obstacle prepare(struct fr_rma_window *window, const struct fr_rma_o
         return NO_WORDS;
     own->secret = window->words.secret;
     memcpy(&own->name, own->secret.bytes, sizeof(own->name));
-    if (offer->bytes > 0)
+    if (offer->bytes > 0 || (offer->is_shared && offer->base != 0))
         export_memory(window, offer, range, own);
     return NONE;
 }
 
-// Finds whether and how this process reaches host memory that a rank gives.
-static bool reach_host(struct fr_rma_part *part, const struct fr_job_process *owner, bool own)
-{
-    part->range = (struct fr_device_range)FR_DEVICE_HOST;
-    part->address = (uintptr_t)part->base;
-    part->pid = own ? 0 : owner->pid;
-    return own ||
-           (owner->pid_namespace == fr_job_control_self()->pid_namespace && fr_rma_reaches(part));
-}
-
-// Finds what the device may do with a rank's memory. Memory that is mapped for another device or
-// context is for copies alone, which run where it is mapped.
-static void describe(struct fr_rma_part *part)
-{
-    const struct fr_ipc_mapping *mapping = &part->mapping;
-    part->address = fr_ipc_mapping_at(mapping, &part->handle, part->base);
-    fr_device_classify((const void *)part->address, (size_t)part->bytes, &part->range);
-    if (mapping->user.context)
-        part->range.context = mapping->user.context;
-    part->range.device = mapping->user.device;
-}
-
-// Maps the memory of a rank. Returns whether only its descriptor is missing.
-static bool map(struct fr_rma_part *part, const struct fr_device_range *user)
-{
-    enum fr_status status = fr_ipc_pin_beyond(&part->handle, user, &part->mapping);
-    part->is_mapped = status == FR_OK;
-    if (status == FR_OK)
-        describe(part);
-    return status == FR_ERR_NOT_FOUND && fr_device_present();
-}
-
-// Finds how this process reaches the memory of a rank. Returns whether only a descriptor is missing
-// for it to be mapped.
-static bool reach(struct fr_rma_window *window, int rank, const struct advert *advert,
-                  const struct fr_device_range *own, const struct fr_device_range *user)
-{
-    struct fr_rma_part *part = &window->parts[rank];
-    bool is_own = rank == window->rank;
-    part->base = advert->base;
-    part->bytes = advert->bytes;
-    part->unit = advert->unit;
-    part->handle = advert->handle;
-    if (part->is_mapped)
-        return false;
-    if (part->bytes == 0)
-        part->is_mapped = true;
-    else if (part->handle.bytes != 0)
-        return map(part, user);
-    else if (is_own && advert->on_device) {
-        part->address = (uintptr_t)part->base;
-        part->range = *own;
-        part->mapping.direct = part->is_mapped = true;
-    } else if (!advert->on_device && !part->is_far)
-        part->is_mapped = reach_host(part, fr_job_process_of(window->world[rank]), is_own);
-    return false;
-}
-
-// Reaches the memory of all ranks, as far as possible. Memory that has been mapped before stays
-// mapped.
-static enum obstacle reach_all(struct fr_rma_window *window, const struct advert *adverts,
-                               const struct fr_device_range *own)
-{
-    int device = fr_device_current(); // of a rank that gives no device memory
-    const struct fr_device_range current = {
-        .caps = FR_DEVICE_OWNED, .device = device, .home = device};
-    const struct fr_device_range *user = fr_device_owns(own) ? own : &current;
-    enum obstacle worst = NONE;
-    for (int rank = 0; rank < window->size; rank++) {
-        if (reach(window, rank, &adverts[rank], own, user))
-            worst = LACKS_DESCRIPTOR;
-    }
-    return worst;
-}
-
-static bool reaches_all(const struct fr_rma_window *window)
-{
-    bool all = !window->spans_hosts;
-    for (int rank = 0; rank < window->size; rank++)
-        all = all && window->parts[rank].is_mapped;
-    return all;
-}
-
 // From here on messages of other ranks may come.
-static enum obstacle attach(struct fr_rma_window *window, const struct advert *adverts,
-                            const struct fr_device_range *range, struct advert *own)
+static enum obstacle attach(struct fr_rma_window *window, const struct fr_rma_advert *adverts,
+                            const struct fr_device_range *range, struct fr_rma_advert *own)
 {
     window->name = adverts[0].name;
     window->words.secret = adverts[find_leader(window)].secret;
@@ -283,15 +206,16 @@ static enum obstacle attach(struct fr_rma_window *window, const struct advert *a
         return NO_WORDS;
     if (own->mute == NONE && !window->is_far)
         fr_rma_far_enter(window);
-    enum obstacle found = reach_all(window, adverts, range);
-    own->needs_messages = !reaches_all(window);
-    return found;
+    enum obstacle found = fr_rma_reach_all(window, adverts, range) ? NONE : LACKS_DESCRIPTOR;
+    own->needs_messages = !fr_rma_reaches_all(window);
+    bool is_shared = window->flavor != 0 && window->flavor == fr_abi_mpi.WIN_FLAVOR_SHARED;
+    return is_shared && found == NONE && own->needs_messages ? NOT_SHARED : found;
 }
 
 // Sends the descriptor of this rank's memory to those that lack one. They have lost it where a
 // mapping of the memory had to make room for others.
-static void send_again(struct fr_rma_window *window, const struct advert *own,
-                       const struct advert *adverts)
+static void send_again(struct fr_rma_window *window, const struct fr_rma_advert *own,
+                       const struct fr_rma_advert *adverts)
 {
     for (int rank = 0; rank < window->size && own->handle.bytes != 0; rank++) {
         if (adverts[rank].obstacle == LACKS_DESCRIPTOR && !window->parts[rank].is_far &&
@@ -302,10 +226,10 @@ static void send_again(struct fr_rma_window *window, const struct advert *own,
 }
 
 // Finds whether ranks have to send messages, and which one cannot.
-static const struct advert *judge_messages(struct fr_rma_window *window,
-                                           const struct advert *adverts)
+static const struct fr_rma_advert *judge_messages(struct fr_rma_window *window,
+                                                  const struct fr_rma_advert *adverts)
 {
-    const struct advert *mute = adverts;
+    const struct fr_rma_advert *mute = adverts;
     bool needed = false;
     for (int rank = 0; rank < window->size; rank++) {
         needed = needed || adverts[rank].needs_messages;
@@ -337,12 +261,12 @@ static enum fr_rma_outcome refuse(const struct fr_rma_offer *offer, int rank, un
 // Makes the window with the others. The exchanges are the same on all ranks.
 static enum fr_rma_outcome make(const struct fr_rma_offer *offer,
                                 const struct fr_device_range *range, struct fr_rma_window *window,
-                                struct advert *adverts)
+                                struct fr_rma_advert *adverts)
 {
-    struct advert own;
+    struct fr_rma_advert own;
     enum obstacle first = prepare(window, offer, range, &own);
     own.obstacle = first;
-    const struct advert *worst = exchange(offer, &own, adverts);
+    const struct fr_rma_advert *worst = exchange(offer, &own, adverts);
     if (worst && worst->obstacle == NONE) {
         own.obstacle = attach(window, adverts, range, &own);
         worst = exchange(offer, &own, adverts);
@@ -351,7 +275,8 @@ static enum fr_rma_outcome make(const struct fr_rma_offer *offer,
         send_again(window, &own, adverts);
         own.obstacle = NONE;
         worst = exchange(offer, &own, adverts); // all have sent
-        (void)attach(window, adverts, range, &own);
+        own.obstacle =
+            worst && attach(window, adverts, range, &own) == NOT_SHARED ? NOT_SHARED : NONE;
         worst = worst ? exchange(offer, &own, adverts) : NULL;
     }
     fr_rma_words_seal(&window->words);
@@ -359,7 +284,7 @@ static enum fr_rma_outcome make(const struct fr_rma_offer *offer,
         return FR_RMA_FAILED;
     if (worst->obstacle != NONE)
         return refuse(offer, (int)(worst - adverts), worst->obstacle);
-    const struct advert *mute = judge_messages(window, adverts);
+    const struct fr_rma_advert *mute = judge_messages(window, adverts);
     return mute ? refuse(offer, (int)(mute - adverts), mute->mute) : FR_RMA_SERVED;
 }
 
@@ -367,10 +292,12 @@ enum fr_rma_outcome fr_rma_window_agree(const struct fr_rma_offer *offer,
                                         struct fr_rma_window **out)
 {
     struct fr_device_range range;
-    fr_device_classify((const void *)offer->base, offer->bytes, &range);
+    bool holds_others = offer->is_shared && offer->base != 0 && offer->bytes == 0;
+    fr_device_classify((const void *)offer->base, holds_others ? 1 : offer->bytes, &range);
     struct fr_rma_window *window = NULL;
-    struct advert *adverts = NULL;
-    int any = fr_device_owns(&range) || offer->lacks_memory;
+    struct fr_rma_advert *adverts = NULL;
+    int any = fr_device_owns(&range) || offer->lacks_memory ||
+              (offer->flavor != 0 && offer->flavor == fr_abi_mpi.WIN_FLAVOR_DYNAMIC);
     if (find_largest(offer->comm, &any) != FR_OK)
         return FR_RMA_FAILED;
     if (!any)
@@ -398,10 +325,37 @@ bool fr_rma_window_is_wanted(fr_word comm, bool wanted)
     return find_largest(comm, &any) == FR_OK && any;
 }
 
+enum fr_status fr_rma_window_divide(fr_word comm, size_t bytes, size_t *before, size_t *all)
+{
+    _Alignas(8) char request[8];
+    const fr_word type = fr_abi_mpi.types[FR_DATATYPE_UINT64_T];
+    const fr_word sum = fr_abi_mpi.operations[FR_OPERATION_SUM];
+    uint64_t own = bytes, found[2] = {0};
+    enum fr_status status = complete(
+        FR_MPI(Iallreduce, FR_PTR(&own), FR_PTR(&found[0]), 1, type, sum, comm, FR_PTR(request)),
+        request);
+    if (status == FR_OK)
+        status = complete(
+            FR_MPI(Iscan, FR_PTR(&own), FR_PTR(&found[1]), 1, type, sum, comm, FR_PTR(request)),
+            request);
+    *all = (size_t)found[0];
+    *before = (size_t)(found[1] - own);
+    return status;
+}
+
+bool fr_rma_window_query(const struct fr_rma_window *window, int rank, uintptr_t *address,
+                         size_t *bytes, int *unit)
+{
+    const struct fr_rma_part *part = &window->parts[rank];
+    *address = part->address;
+    *bytes = (size_t)part->bytes;
+    *unit = (int)part->unit;
+    return part->bytes == 0 || (part->mapping.direct && fr_device_owns(&part->range));
+}
+
 void fr_rma_window_keep(struct fr_rma_window *window, const struct fr_device_memory *memory)
 {
     window->memory = *memory;
-    window->flavor = fr_abi_mpi.WIN_FLAVOR_ALLOCATE;
 }
 
 void *fr_rma_window_host_memory(struct fr_rma_window *window)

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "rma/rma_int.h"
+#include "rma/shelf.h"
 
 #include "fabrail/job.h"
 #include "fabrail/rndv/wait.h"
@@ -34,11 +35,15 @@ _Static_assert(sizeof(struct fr_rma_header) == FR_CONTROL_LINE_BYTES &&
                    sizeof(struct fr_rma_line) == FR_CONTROL_LINE_BYTES,
                "lines");
 
+static size_t whole_lines(size_t bytes)
+{
+    return (bytes + FR_CONTROL_LINE_BYTES - 1) / FR_CONTROL_LINE_BYTES * FR_CONTROL_LINE_BYTES;
+}
+
 static size_t row_bytes(const struct fr_rma_words *words)
 {
-    size_t cells = (size_t)words->size * sizeof(struct cell);
-    size_t lines = (cells + FR_CONTROL_LINE_BYTES - 1) / FR_CONTROL_LINE_BYTES;
-    return sizeof(struct fr_rma_line) + lines * FR_CONTROL_LINE_BYTES;
+    return sizeof(struct fr_rma_line) + whole_lines((size_t)words->size * sizeof(struct cell)) +
+           (words->is_dynamic ? fr_rma_shelf_bytes() : 0);
 }
 
 static struct fr_rma_line *line_of(const struct fr_rma_words *words, int rank)
@@ -49,6 +54,12 @@ static struct fr_rma_line *line_of(const struct fr_rma_words *words, int rank)
 static struct cell *cell_of(const struct fr_rma_words *words, int rank, int teller)
 {
     return (struct cell *)(void *)(line_of(words, rank) + 1) + teller;
+}
+
+struct fr_rma_shelf *fr_rma_words_shelf(const struct fr_rma_words *words, int rank)
+{
+    size_t cells = whole_lines((size_t)words->size * sizeof(struct cell));
+    return (struct fr_rma_shelf *)(void *)((char *)(line_of(words, rank) + 1) + cells);
 }
 
 enum fr_status fr_rma_words_open(struct fr_rma_words *words, bool create)

@@ -18,6 +18,7 @@ struct fr_rma_words {
     const int *world; // ranks in MPI_COMM_WORLD; the window's
     int rank, size;
     bool named;        // the name may still exist
+    bool is_dynamic;   // each rank has a shelf
     uint64_t meetings; // that this rank has come to
 };
 
@@ -64,6 +65,20 @@ void fr_rma_words_give_up(struct fr_rma_words *words, int target, int rank);
 FR_MUST_CHECK enum fr_status fr_rma_words_update_begin(struct fr_rma_words *words, int target);
 bool fr_rma_words_update_try(struct fr_rma_words *words, int target);
 void fr_rma_words_update_end(struct fr_rma_words *words, int target);
+
+// Shelves, of dynamic windows: memory that a rank shows to the others of its host. One thread of
+// the owner at a time puts memory on it, if there is room, and takes it away.
+struct fr_ipc_handle;
+void fr_rma_words_show(struct fr_rma_words *words, const struct fr_ipc_handle *handle,
+                       uint64_t base, uint64_t bytes);
+void fr_rma_words_hide(struct fr_rma_words *words, uint64_t base);
+
+// Returns how often a rank has taken memory away.
+uint32_t fr_rma_words_version(const struct fr_rma_words *words, int rank);
+
+// Finds memory of a rank that holds bytes [low, high). Returns false if there is none.
+bool fr_rma_words_find(const struct fr_rma_words *words, int rank, uint64_t low, uint64_t high,
+                       struct fr_ipc_handle *handle, uint64_t *base, uint64_t *bytes);
 
 // Tell a rank that this one has posted its memory for it, or has completed its accesses there.
 void fr_rma_words_post(struct fr_rma_words *words, int to);

@@ -11,6 +11,8 @@
 // waits     a target is in a call that waits for its origins
 // part      a window of some ranks, while all meet
 // threads   a target computes, and another of its threads waits
+// freed     memory is freed that is attached to a window
+// shared    all ranks use memory that they share
 // manual    a rank with several threads lets none make progress
 // gone_*    a rank dies while others wait for it
 #include "../programs/memory.h"
@@ -280,6 +282,74 @@ static void threads(void)
     memory_free(&memory);
 }
 
+static void freed(void)
+{
+    enum { BYTES = 4096 };
+    int data[4] = {1, 2, 3, 4};
+    MPI_Aint there = 0;
+    MPI_Win win;
+    memory_start(rank);
+    struct memory memory = memory_new(MEMORY_DEVICE, BYTES);
+    void *address = memory.address;
+    MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    if (rank == 0) {
+        check(MPI_Win_attach(win, memory.address, BYTES) == MPI_SUCCESS, "MPI_Win_attach failed");
+        MPI_Get_address(memory.address, &there);
+    }
+    MPI_Bcast(&there, 1, MPI_AINT, 0, MPI_COMM_WORLD);
+    memory_free(&memory);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, win);
+    int code = MPI_Put(data, 4, MPI_INT, 0, there, 4, MPI_INT, win);
+    int ended = MPI_Win_unlock_all(win);
+    check(code != MPI_SUCCESS || ended != MPI_SUCCESS, "a put to memory that is freed");
+    if (rank == 0)
+        check(MPI_Win_detach(win, address) == MPI_SUCCESS, "MPI_Win_detach failed");
+    MPI_Win_free(&win);
+}
+
+static void shared(void)
+{
+    enum { COUNT = 100 };
+    int data[COUNT], found[COUNT] = {0}, unit = 0, next = (rank + 1) % size;
+    MPI_Aint bytes = 0;
+    MPI_Info info;
+    MPI_Win win;
+    int *base = NULL, *there = NULL;
+    memory_start(rank);
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "fabrail_memory", "device");
+    for (int round = 0; round < 2; round++) {
+        int code =
+            MPI_Win_allocate_shared(sizeof(data), sizeof(int), info, MPI_COMM_WORLD, &base, &win);
+        check(code == MPI_SUCCESS, "MPI_Win_allocate_shared failed");
+        const struct memory own = {
+            .address = (unsigned char *)base, .bytes = sizeof(data), .kind = MEMORY_DEVICE};
+        check(!memory_cpu_reaches(&own), "MPI_Win_allocate_shared gave host memory");
+        for (int i = 0; i < COUNT; i++)
+            data[i] = 1000 * rank + i;
+        memory_write(&own, 0, data, sizeof(data));
+        MPI_Win_fence(0, win);
+        MPI_Win_shared_query(win, next, &bytes, &unit, &there);
+        check(bytes == (MPI_Aint)sizeof(data) && unit == sizeof(int), "MPI_Win_shared_query");
+        check(round == 1 || next == 0 || there == base + COUNT, "shared memory in one piece");
+        const struct memory others = {
+            .address = (unsigned char *)there, .bytes = sizeof(data), .kind = MEMORY_DEVICE};
+        memory_read(&others, 0, found, sizeof(found));
+        check(found[0] == 1000 * next && found[COUNT - 1] == 1000 * next + COUNT - 1,
+              "shared memory of another rank");
+        MPI_Win_fence(0, win);
+        MPI_Put(data, 1, MPI_INT, next, COUNT - 1, 1, MPI_INT, win);
+        MPI_Win_fence(0, win);
+        memory_read(&own, 0, found, sizeof(found));
+        check(found[COUNT - 1] == (rank + size - 1) % size * 1000, "a put to shared memory");
+        MPI_Win_free(&win);
+        MPI_Info_set(info, "alloc_shared_noncontig", "true");
+    }
+    MPI_Info_free(&info);
+}
+
 static void manual(void)
 {
     enum { BYTES = 4096 };
@@ -385,9 +455,9 @@ static void gone(const struct death *death)
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = {{"idle", idle}, {"evicted", evicted}, {"allocate", allocate},
-             {"bad", bad},   {"lock", lock},       {"waits", waits},
-             {"part", part}, {"threads", threads}, {"manual", manual}};
+} cases[] = {{"idle", idle},   {"evicted", evicted}, {"allocate", allocate}, {"bad", bad},
+             {"lock", lock},   {"waits", waits},     {"part", part},         {"threads", threads},
+             {"freed", freed}, {"shared", shared},   {"manual", manual}};
 
 int main(int argc, char **argv)
 {

@@ -557,22 +557,63 @@ static void step_allocate(struct run *run, size_t bytes)
     buffer_finish(origin);
 }
 
-// Memory that MPI knows nothing of cannot be attached.
+// Puts to the right neighbour's memory, adds to it, and gets it back. Addresses are displacements.
+static void use_attached(struct run *run, MPI_Win win, struct buffer *memory)
+{
+    enum { COUNT = 100 };
+    int left = (run->rank + run->size - 1) % run->size, right = (run->rank + 1) % run->size;
+    MPI_Aint own, there;
+    struct buffer *origin = values_new(run, "origin", COUNT);
+    struct buffer *result = buffer_new(run, "result", COUNT * sizeof(int));
+    MPI_Get_address(memory->data, &own);
+    MPI_Sendrecv(&own, 1, MPI_AINT, left, TAG, &there, 1, MPI_AINT, right, TAG, run->comm,
+                 MPI_STATUS_IGNORE);
+    MPI_Win_fence(0, win);
+    MPI_Put(origin->data, COUNT, MPI_INT, right, there + 8, COUNT, MPI_INT, win);
+    MPI_Win_fence(0, win);
+    MPI_Accumulate(origin->data, COUNT, MPI_INT, right, there + 8, COUNT, MPI_INT, MPI_SUM, win);
+    MPI_Win_fence(0, win);
+    MPI_Get(result->data, COUNT, MPI_INT, right, there + 8, COUNT, MPI_INT, win);
+    MPI_Win_fence(0, win);
+    for (size_t i = 0; i < COUNT; i++) {
+        put_int(memory, 2 + i, 2 * value_of(run, left, i));
+        put_int(result, i, 2 * value_of(run, run->rank, i));
+    }
+    MPI_Win_lock(MPI_LOCK_SHARED, right, 0, win);
+    int code = MPI_Put(origin->data, 1, MPI_INT, right, there + 1 + (MPI_Aint)memory->bytes, 1,
+                       MPI_INT, win);
+    int ended = MPI_Win_unlock(right, win);
+    run_check(run, code != MPI_SUCCESS || ended != MPI_SUCCESS, "memory that is not attached");
+    buffer_finish(result);
+    buffer_finish(origin);
+}
+
+// Memory joins a window and leaves it, and other memory comes to its address.
 static void step_attach(struct run *run, size_t bytes)
 {
     (void)bytes;
-    enum { BYTES = 4096 };
+    enum { BYTES = 4096, ROUNDS = 3 };
     MPI_Win win;
-    struct buffer *buffer = buffer_new(run, "window", BYTES);
-    if (run->expect_windows) {
-        MPI_Win_create_dynamic(MPI_INFO_NULL, run->comm, &win);
-        MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
-        if (!memory_cpu_reaches(&buffer->memory))
-            run_check(run, MPI_Win_attach(win, buffer->data, BYTES) != MPI_SUCCESS,
-                      "Win_attach of device memory was not refused");
-        MPI_Win_free(&win);
+    if (!run->expect_windows)
+        return;
+    MPI_Win_create_dynamic(MPI_INFO_NULL, run->comm, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct buffer *other = buffer_new(run, "other window", BYTES);
+        struct buffer *memory = buffer_new(run, "window", BYTES);
+        run_check(run, MPI_Win_attach(win, other->data, BYTES) == MPI_SUCCESS, "no attach");
+        run_check(run, MPI_Win_attach(win, memory->data, BYTES) == MPI_SUCCESS, "no attach");
+        run_check(run, MPI_Win_attach(win, memory->data + 8, 8) != MPI_SUCCESS, "attached twice");
+        use_attached(run, win, memory);
+        MPI_Barrier(run->comm);
+        run_check(run, MPI_Win_detach(win, memory->data) == MPI_SUCCESS, "no detach");
+        run_check(run, MPI_Win_detach(win, memory->data) != MPI_SUCCESS, "detached twice");
+        run_check(run, MPI_Win_detach(win, other->data) == MPI_SUCCESS, "no detach");
+        buffer_finish(memory);
+        buffer_finish(other);
+        MPI_Barrier(run->comm);
     }
-    buffer_finish(buffer);
+    MPI_Win_free(&win);
 }
 
 static const struct step steps[] = {
