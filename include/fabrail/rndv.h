@@ -142,8 +142,8 @@ FR_MUST_CHECK enum fr_status fr_rndv_send_push(struct fr_rndv_send *send);
 // there is room within the bounds on memory. Each such copy counts *copies down; at 0 none is made.
 bool fr_rndv_send_poll(struct fr_rndv_send *send, unsigned *copies);
 
-// Makes the bytes leave the program's buffer now, beyond the bounds on memory if need be. Returns
-// false when there is no memory for them, or the receiver is just fetching them.
+// Makes the bytes leave the program's buffer now, without waiting for the receiver. Returns false
+// where they stay: there is no room for them, or the receiver is just fetching them.
 bool fr_rndv_send_leave(struct fr_rndv_send *send);
 
 // Returns why the message of a send that is over is lost, FR_OK if it is not, as far as this
@@ -313,6 +313,7 @@ struct fr_rndv_recv {
     bool asked;                        // it has not done so yet
     bool untouched;                    // it has failed before any byte came: another scheme may do
     bool on_device;                    // NICs write the bytes to device memory
+    bool elsewhere;                    // MPI may be writing to the view's staging memory still
     enum fr_policy_verb verb;          // whether receiver reads or sender writes, of scheme rail
 };
 

@@ -77,11 +77,17 @@ static bool may_ask(const struct fr_request_op *op)
     return !op->persistent || strcmp(fr_abi_mpi.family, "Open MPI") == 0;
 }
 
+// Whether an RTS has come whole though MPI may not be asked. MPICH copies one as a whole while a
+// thread is in it. If other threads may be, only memory will do that is not the message's own.
+static bool is_whole(const struct fr_request_op *op, const struct fr_rndv_incoming *incoming)
+{
+    return fr_request_alone ||
+           (fr_request_op_is_staged(op) && !fr_rndv_incoming_is_short(incoming));
+}
+
 // Whether the request of a receive is complete with nothing but an RTS that has come whole. MPI is
 // not asked about any other: MPICH calls the error handler each time that it is asked for a
-// truncated one. Where MPI may not be asked, only this process's own RTS are taken, which MPICH
-// copies as a whole while a thread is in it. Only these have no other way to leave their buffer.
-// `status` becomes NULL then.
+// truncated one. `status` becomes NULL where MPI may not be asked.
 static bool has_come(struct fr_request_op *op, void **status, struct fr_rndv_incoming *incoming)
 {
     int complete = 0;
@@ -90,7 +96,7 @@ static bool has_come(struct fr_request_op *op, void **status, struct fr_rndv_inc
         return false;
     if (!may_ask(op)) {
         *status = NULL;
-        return fr_request_alone && incoming->from == fr_job_rank();
+        return is_whole(op, incoming);
     }
     return FR_MPI(Request_get_status, op->key, FR_PTR(&complete), FR_PTR(*status)) ==
                fr_abi_mpi.SUCCESS &&
@@ -102,6 +108,24 @@ static bool may_bring_rts(const struct fr_request_op *op)
     return op->receive.takes_rts && !op->delivered && op->key && fr_rndv_incoming_any();
 }
 
+// Whether a receive is under way still. Its RTS may come while MPI tests the request, which MPI
+// then ends, so that the message would be waited for. So MPI tests none that is not complete
+// before. MPICH's error handler is called for truncated ones each time, unless the program has
+// none.
+static bool is_under_way(const struct fr_request_op *op)
+{
+    int complete = 0;
+    bool tells = may_ask(op) &&
+                 (strcmp(fr_abi_mpi.family, "Open MPI") == 0 || !fr_request_may_be_abandoned());
+    if (!tells) { // what has reached this process is seen from now on
+        fr_job_progress();
+        return false;
+    }
+    return FR_MPI(Request_get_status, op->key, FR_PTR(&complete), fr_abi_mpi.STATUS_IGNORE) ==
+               fr_abi_mpi.SUCCESS &&
+           !complete;
+}
+
 bool fr_request_is_arriving(struct fr_request_op *op)
 {
     _Alignas(16) char own_status[FR_STATUS_BYTES];
@@ -109,8 +133,12 @@ bool fr_request_is_arriving(struct fr_request_op *op)
     void *status = own_status;
     if (op->arrival)
         return !fr_request_arrival_poll(op);
-    if (!may_bring_rts(op) || !fr_request_holds_rts(op, &incoming) ||
-        fr_rndv_incoming_is_short(&incoming) || !has_come(op, &status, &incoming))
+    if (!may_bring_rts(op))
+        return false;
+    if (is_under_way(op))
+        return true;
+    if (!fr_request_holds_rts(op, &incoming) || fr_rndv_incoming_is_short(&incoming) ||
+        !has_come(op, &status, &incoming))
         return false;
     return !fr_request_arrival_begin(op, &incoming) || !fr_request_arrival_poll(op);
 }

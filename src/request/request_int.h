@@ -66,8 +66,8 @@ bool fr_request_advances_on(fr_word comm);
 // down the copies that it may wait for, as in fr_rndv_send_poll.
 bool fr_request_poll(struct fr_request_op *op, unsigned *copies);
 
-// Makes what the operation sends leave the application's buffer at once. Returns false when there
-// is no memory for it.
+// Makes what the operation sends leave the application's buffer at once. Returns false where it
+// stays, as in fr_rndv_send_leave.
 bool fr_request_leave_buffer(struct fr_request_op *op);
 
 // Whether the application may leave a call by an error handler. After that, an operation that

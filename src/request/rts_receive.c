@@ -229,7 +229,7 @@ static struct fr_rndv_recv recv_of(struct fr_request_op *op, struct fr_rndv_inco
     struct fr_staging_view *view = view_of(op, nowhere);
     // The memory of a persistent receive may hold an earlier message.
     view->lease.is_clean = !op->persistent && fr_staging_is_packed(view);
-    return (struct fr_rndv_recv){.view = view, .incoming = incoming};
+    return (struct fr_rndv_recv){.view = view, .incoming = incoming, .elsewhere = op->persistent};
 }
 
 // Messages that were sent before one that has been received.

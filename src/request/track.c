@@ -209,7 +209,7 @@ static bool freed_is_complete(struct fr_request_op *op, void *status)
 {
     _Alignas(8) char request[8];
     int flag = 1;
-    if (fr_request_is_arriving(op))
+    if (fr_request_is_arriving(op) || (op->send && !fr_request_is_over(op)))
         return false;
     fr_abi_handle_store(request, 0, op->key);
     FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), FR_PTR(status));
@@ -333,8 +333,8 @@ bool fr_request_free(fr_word *args, int *result)
     if (!op && !fr_request_table_claim(request, 1, &op))
         return false;
     fr_request_table_remove(op);
-    if (op->send && !fr_request_leave_buffer(op))
-        fr_request_wait_over(op); // nothing would tell later that the buffer may change again
+    if (op->send) // if it stays, only what its receiver sends can tell that the buffer may change
+        (void)fr_request_leave_buffer(op);
     if (op->active) {
         adopt(op, fr_abi_handle_load(request, 0));
         fr_abi_handle_store(request, 0, fr_abi_mpi.REQUEST_NULL);

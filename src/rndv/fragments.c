@@ -40,7 +40,7 @@ static enum fr_status choose_place(struct fr_rndv_fragments *in)
     struct fr_staging_view *view = in->recv->view;
     in->to_device = fr_staging_is_staged(view);
     in->into = *view;
-    if (!fr_staging_is_packed(view) || in->bytes > view->out_bytes)
+    if (!fr_staging_is_packed(view) || in->bytes > view->out_bytes || in->recv->elsewhere)
         return fr_rndv_fragments_bounce(in);
     if (view->lease.reservation != NULL && fr_rndv_fragments_bounce(in) == FR_OK)
         return FR_OK; // it is page-locked, if there is room

@@ -196,7 +196,10 @@ static bool progress(struct fr_rndv_send *send)
     while (sending->sent < sending->count &&
            (copied || (sending->sent + 1) << sending->shift <= ready))
         send_fragment(send);
+    size_t before = sending->done;
     test_fragments(sending);
+    if (FR_UNLIKELY(send->waits) && sending->done != before)
+        fr_rndv_waiting_moved(send);
     fr_rndv_stage_give_room(send, sending->done << sending->shift);
     if (sending->done == sending->count) // others may have the memory
         fr_rndv_stage_close(send);

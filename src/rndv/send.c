@@ -419,10 +419,19 @@ bool fr_rndv_send_poll(struct fr_rndv_send *send, unsigned *copies)
     return over;
 }
 
+// Returns whether the bytes find room, and the sender needs nothing of the receiver for that.
+static bool finds_room(const struct fr_rndv_send *send)
+{
+    if (fr_rndv_send_needs_push(send))
+        return send->stage.ring_bytes == 0;
+    return send->over || fr_staging_has_room(send->bytes) ||
+           (!send->remote && fr_staging_may_lend(send->view.range.device, send->bytes));
+}
+
 bool fr_rndv_send_leave(struct fr_rndv_send *send)
 {
     fr_rndv_send_hold(send->index);
-    bool left_it = leave(send, true);
+    bool left_it = finds_room(send) && leave(send, true);
     fr_rndv_send_release(send->index);
     return left_it;
 }

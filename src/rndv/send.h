@@ -35,6 +35,9 @@ bool fr_rndv_waiting_has_turn(void);
 // or there is no memory at all.
 bool fr_rndv_waiting_give(struct fr_rndv_send *send);
 
+// Notes that the receiver of such a send has taken some of it.
+void fr_rndv_waiting_moved(const struct fr_rndv_send *send);
+
 // Goes on with those that are being given. Costs a load when no send waits.
 void fr_rndv_waiting_look_after(void);
 

@@ -14,16 +14,17 @@
 enum {
     AT_ONCE = 4, // messages that are given at once
     MOST_TURNS = 64,
+    PAUSE_NS = 10000000,
 };
 
 _Atomic size_t fr_rndv_waiting_count;
 _Atomic size_t fr_rndv_reasons;
 
-// Sends that are being given, until MPI has done with their bytes. One that takes over a second,
-// since its receiver has stopped, does not keep others from their turns.
+// Sends that are being given, until MPI has done with their bytes. One whose receiver takes nothing
+// for a while does not keep others from their turns.
 static struct {
-    _Atomic unsigned holder; // index of its slot, plus one; 0: nobody
-    _Atomic int64_t since_ns;
+    _Atomic unsigned holder;  // index of its slot, plus one; 0: nobody
+    _Atomic int64_t moved_ns; // when its receiver has last taken something
 } turns[MOST_TURNS];
 
 void fr_rndv_waiting_add(struct fr_rndv_send *send)
@@ -57,25 +58,32 @@ void fr_rndv_waiting_remove(struct fr_rndv_send *send)
     atomic_fetch_sub_explicit(&fr_rndv_reasons, 1, memory_order_relaxed);
 }
 
-// Returns a free turn, MOST_TURNS if there is none now. Counts those that are taken and go on.
-static unsigned find_turn(int64_t now, unsigned *others)
+// Turns that are taken, and one that is free: MOST_TURNS for none.
+struct look {
+    unsigned free;
+    unsigned moving; // their receivers have taken something within milliseconds
+    unsigned alive;  // or within a second
+};
+
+static struct look look_at_turns(int64_t now)
 {
-    unsigned found = MOST_TURNS, busy = 0;
+    struct look look = {.free = MOST_TURNS};
     for (unsigned i = 0; i < MOST_TURNS; i++) {
-        int64_t since = atomic_load_explicit(&turns[i].since_ns, memory_order_relaxed);
-        if (atomic_load_explicit(&turns[i].holder, memory_order_relaxed) == 0)
-            found = i;
-        else
-            busy += now - since < FR_SECOND_NS;
+        int64_t idle_ns = now - atomic_load_explicit(&turns[i].moved_ns, memory_order_relaxed);
+        if (atomic_load_explicit(&turns[i].holder, memory_order_relaxed) == 0) {
+            look.free = i;
+            continue;
+        }
+        look.moving += idle_ns < PAUSE_NS;
+        look.alive += idle_ns < FR_SECOND_NS;
     }
-    *others = busy;
-    return busy < AT_ONCE ? found : MOST_TURNS;
+    return look;
 }
 
 bool fr_rndv_waiting_has_turn(void)
 {
-    unsigned others;
-    return find_turn(fr_time_ns(), &others) < MOST_TURNS;
+    struct look look = look_at_turns(fr_time_ns());
+    return look.free < MOST_TURNS && look.moving < AT_ONCE;
 }
 
 // Takes a turn for a send. One at a time is given even if there is no room for it. Other threads
@@ -83,15 +91,25 @@ bool fr_rndv_waiting_has_turn(void)
 static bool take_turn(const struct fr_rndv_send *send)
 {
     int64_t now = fr_time_ns();
-    unsigned index = send->index, turn, nobody, others;
+    struct look look;
+    unsigned nobody;
     do {
-        turn = find_turn(now, &others);
+        look = look_at_turns(now);
         nobody = 0;
-        if (turn == MOST_TURNS || (others > 0 && !fr_staging_has_room(fr_rndv_pipeline_room(send))))
+        if (look.free == MOST_TURNS || look.moving >= AT_ONCE ||
+            (look.alive > 0 && !fr_staging_has_room(fr_rndv_pipeline_room(send))))
             return false;
-    } while (!atomic_compare_exchange_strong(&turns[turn].holder, &nobody, index + 1));
-    atomic_store_explicit(&turns[turn].since_ns, now, memory_order_relaxed);
+    } while (!atomic_compare_exchange_strong(&turns[look.free].holder, &nobody, send->index + 1));
+    atomic_store_explicit(&turns[look.free].moved_ns, now, memory_order_relaxed);
     return true;
+}
+
+void fr_rndv_waiting_moved(const struct fr_rndv_send *send)
+{
+    for (unsigned i = 0; i < MOST_TURNS; i++) {
+        if (atomic_load_explicit(&turns[i].holder, memory_order_relaxed) == send->index + 1)
+            atomic_store_explicit(&turns[i].moved_ns, fr_time_ns(), memory_order_relaxed);
+    }
 }
 
 bool fr_rndv_waiting_give(struct fr_rndv_send *send)

@@ -494,12 +494,28 @@ static void call_locally(int way, MPI_Request *requests)
     MPI_Wait(&own, MPI_STATUS_IGNORE);
 }
 
-static void run_one_local(int way, const struct memory *out, const struct memory *in,
+// Receives with persistent requests if it is `standing`. Messages in device memory all come to one
+// place, where they do not meet: MPI is given other memory.
+static void begin_receives(bool standing, const struct memory *in, MPI_Request *requests)
+{
+    enum { FIRST_TAG = 100 };
+    for (int i = 0; i < count; i++) {
+        char *to = (char *)in->address + (in->kind == MEMORY_HOST ? (size_t)i * (size_t)bytes : 0);
+        if (standing)
+            MPI_Recv_init(to, bytes, MPI_BYTE, 0, FIRST_TAG + i, MPI_COMM_WORLD, &requests[i]);
+        else
+            MPI_Irecv(to, bytes, MPI_BYTE, 0, FIRST_TAG + i, MPI_COMM_WORLD, &requests[i]);
+    }
+    if (standing)
+        MPI_Startall(count, requests);
+}
+
+static void run_one_local(int way, bool standing, const struct memory *out, const struct memory *in,
                           MPI_Datatype type, MPI_Request *requests)
 {
     enum { FIRST_TAG = 100 };
-    for (int i = 0; rank == 1 && i < count; i++)
-        MPI_Irecv(in->address, bytes, MPI_BYTE, 0, FIRST_TAG + i, MPI_COMM_WORLD, &requests[i]);
+    if (rank == 1)
+        begin_receives(standing, in, requests);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int i = 0; rank == 0 && i < count; i++)
         MPI_Isend(out->address, 1, type, 1, FIRST_TAG + i, MPI_COMM_WORLD, &requests[i]);
@@ -514,11 +530,15 @@ static void run_one_local(int way, const struct memory *out, const struct memory
         make_mark();
     }
     MPI_Waitall(count, requests, MPI_STATUSES_IGNORE); // of null requests, if they were freed
+    for (int i = 0; rank == 1 && i < count && standing; i++)
+        MPI_Request_free(&requests[i]);
 }
 
-static void run_local(void)
+static void run_all_local(bool standing, enum memory_kind kind)
 {
-    struct memory memory = make_mapped(), into = memory_new(MEMORY_DEVICE, (size_t)bytes);
+    struct memory memory = make_mapped();
+    size_t places = kind == MEMORY_HOST ? (size_t)count : 1;
+    struct memory into = memory_new(kind, places * (size_t)bytes);
     MPI_Request *requests = malloc((size_t)count * sizeof(*requests));
     MPI_Datatype type;
     MPI_Type_indexed(2, (int[]){bytes / 2 - 1, bytes / 2}, (int[]){0, bytes / 2}, MPI_BYTE, &type);
@@ -527,7 +547,7 @@ static void run_local(void)
     for (int way = 0; way < LOCAL_WAYS; way++) {
         write_pattern(&memory, way);
         MPI_Barrier(MPI_COMM_WORLD);
-        run_one_local(way, &memory, &into, type, requests);
+        run_one_local(way, standing, &memory, &into, type, requests);
         if (rank == 1)
             check_pattern(&into, way);
         if (way < LOCAL_FREE)
@@ -536,6 +556,21 @@ static void run_local(void)
     memory_free(&into);
     MPI_Type_free(&type);
     free(requests);
+}
+
+static void run_local(void)
+{
+    run_all_local(false, MEMORY_DEVICE);
+}
+
+static void run_standing(void)
+{
+    run_all_local(true, MEMORY_DEVICE);
+}
+
+static void run_standing_host(void)
+{
+    run_all_local(true, MEMORY_HOST);
 }
 
 // Lets the process have so little more address space that no message finds any, or as much as
@@ -965,15 +1000,25 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"windows", run_windows}, {"calls", run_calls},
-                 {"sleeps", run_sleeps},   {"blocked", run_blocked},
-                 {"tests", run_tests},     {"late", run_late},
-                 {"data", run_data},       {"pieces", run_pieces},
-                 {"pool", run_pool},       {"truncates", run_truncates},
-                 {"dies", run_dies},       {"asked", run_asked},
-                 {"own", run_own},         {"local", run_local},
-                 {"starved", run_starved}, {"apart", run_apart},
-                 {"both", run_both}};
+    } cases[] = {{"windows", run_windows},
+                 {"calls", run_calls},
+                 {"sleeps", run_sleeps},
+                 {"blocked", run_blocked},
+                 {"tests", run_tests},
+                 {"late", run_late},
+                 {"data", run_data},
+                 {"pieces", run_pieces},
+                 {"pool", run_pool},
+                 {"truncates", run_truncates},
+                 {"dies", run_dies},
+                 {"asked", run_asked},
+                 {"own", run_own},
+                 {"local", run_local},
+                 {"starved", run_starved},
+                 {"apart", run_apart},
+                 {"both", run_both},
+                 {"standing", run_standing},
+                 {"standing-host", run_standing_host}};
     int level = getenv("BOUNDS_THREADS") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, given;
     MPI_Init_thread(&argc, &argv, level, &given);
     must(given >= level, "the level of threads", given, level);
