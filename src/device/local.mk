@@ -1,13 +1,13 @@
 # Module device: what is common to all vendors' devices.
 libmodules_la_SOURCES += src/device/classify.c include/fabrail/device/classify.h src/device/copy.c \
-	include/fabrail/device.h include/fabrail/device/range.h include/fabrail/device/memory.h include/fabrail/device/batch.h src/device/device_int.h include/fabrail/device/elements.h include/fabrail/device/kernels.h \
+	include/fabrail/device.h include/fabrail/device/range.h include/fabrail/device/memory.h include/fabrail/device/batch.h src/device/device_int.h src/device/ops.h src/device/context_objects.h include/fabrail/device/elements.h include/fabrail/device/kernels.h \
 	src/device/model.c src/device/barrier_kernel.c include/fabrail/device/barrier_kernel.h src/device/pack.c \
 	include/fabrail/device/pack.h src/device/find_drivers.c \
 	src/device/push.c src/device/reduce.c src/device/reduce_host.c include/fabrail/device/reduce.def include/fabrail/device/reduce.h \
 	include/fabrail/device/round.h src/device/vendors.c include/fabrail/device/shape.h src/device/few.c src/device/runs.c include/fabrail/device/runs.h src/device/words.c src/device/work.c
 
 # CUDA: the driver and NVML, found at run time.
-libmodules_la_SOURCES += src/device/cuda/context.c src/device/cuda/cuda_int.h \
+libmodules_la_SOURCES += src/device/cuda/context.c src/device/cuda/cuda_int.h src/device/cuda/cuda_driver.h \
 	src/device/cuda/driver.c src/device/cuda/graph.c src/device/cuda/installed.c src/device/cuda/module.c \
 	src/device/cuda/mover.c src/device/cuda/nvml.c src/device/cuda/query.c \
 	src/device/cuda/rdma.c src/device/cuda/register.c src/device/cuda/share.c \
