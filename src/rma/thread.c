@@ -10,8 +10,8 @@
 
 enum { LEAST_NAP_NS = 20000, MOST_NAP_NS = 1000000 };
 
-static struct fr_lock lock = FR_LOCK_INIT;
-static unsigned users FR_GUARDED_BY(lock);
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // also held while the thread ends
+static unsigned users;
 static pthread_t thread;
 static _Atomic bool stops;
 
@@ -46,20 +46,19 @@ static bool start(void)
 
 bool fr_rma_thread_start(void)
 {
-    fr_core_lock(&lock);
+    pthread_mutex_lock(&mutex);
     bool runs = users > 0 || start();
     users += runs;
-    fr_core_unlock(&lock);
+    pthread_mutex_unlock(&mutex);
     return runs;
 }
 
 void fr_rma_thread_stop(void)
 {
-    fr_core_lock(&lock);
-    bool last = --users == 0;
-    if (last)
+    pthread_mutex_lock(&mutex);
+    if (--users == 0) {
         atomic_store(&stops, true);
-    fr_core_unlock(&lock);
-    if (last)
         pthread_join(thread, NULL);
+    }
+    pthread_mutex_unlock(&mutex);
 }
