@@ -9,7 +9,10 @@
 #include "fabrail/staging/own_copy.h"
 #include "fabrail/staging/packed.h"
 
-enum { SMALL_BYTES = 1 << 14 }; // of host memory, which the CPU copies
+enum {
+    SMALL_BYTES = 1 << 14, // of host memory, which the CPU copies
+    SLICE_BYTES = 1 << 22, // that go over host memory at a time
+};
 
 static bool has_epoch(struct fr_rma_window *window, const struct fr_rma_part *part)
 {
@@ -99,18 +102,66 @@ enum fr_status fr_rma_copy_packed(const struct fr_staging_view *view,
     return fr_device_batch_finish(&batch);
 }
 
+static enum fr_status move_slice(const struct fr_rma_target *target,
+                                 const struct fr_staging_view *own, bool puts,
+                                 struct fr_staging_lease packed)
+{
+    enum fr_status status = puts ? fr_rma_copy_packed(own, packed, FR_TO_STAGE)
+                                 : fr_rma_copy_target(target, packed, FR_TO_STAGE);
+    if (status == FR_OK)
+        status = puts ? fr_rma_copy_target(target, packed, FR_FROM_STAGE)
+                      : fr_rma_copy_packed(own, packed, FR_FROM_STAGE);
+    return status;
+}
+
+// Returns the bytes of a slice: as many as whole elements of both sides have together.
+static size_t slice_bytes(const struct fr_rma_target *target, const struct fr_staging_view *own)
+{
+    size_t all = fr_rma_bytes_of(own), a = own->blocks[0].layout->size_bytes, rest;
+    size_t b = target->block.layout->size_bytes, step = a;
+    for (size_t other = b; other != 0; other = rest) { // step becomes what divides both
+        rest = step % other;
+        step = other;
+    }
+    if (__builtin_mul_overflow(a / step, b, &step) || step >= all)
+        return all;
+    return step < SLICE_BYTES ? SLICE_BYTES / step * step : step;
+}
+
+// Makes a view of some of a view's elements.
+static void cut(const struct fr_staging_view *view, size_t done, size_t bytes,
+                struct fr_staging_view *slice, struct fr_staging_view_block *block)
+{
+    const struct fr_layout *layout = view->blocks[0].layout;
+    *slice = *view;
+    *block = view->blocks[0];
+    slice->blocks = block;
+    slice->base += (uintptr_t)((ptrdiff_t)(done / layout->size_bytes) * layout->extent);
+    slice->in_bytes = view->in_bytes ? bytes : 0;
+    slice->out_bytes = view->out_bytes ? bytes : 0;
+    block->count = bytes / layout->size_bytes;
+    fr_datatype_span(layout->extent, layout->true_lower, layout->true_extent, block->count,
+                     &slice->first, &slice->span);
+    slice->first += block->user_offset;
+}
+
 static enum fr_status move_over_host(const struct fr_rma_target *target,
                                      const struct fr_staging_view *own, bool puts)
 {
     struct fr_staging_lease packed;
-    enum fr_status status = fr_staging_borrow(fr_rma_bytes_of(own), &packed);
+    size_t all = fr_rma_bytes_of(own), step = slice_bytes(target, own);
+    enum fr_status status = fr_staging_borrow(step < all ? step : all, &packed);
     if (status != FR_OK)
         return status;
-    status = puts ? fr_rma_copy_packed(own, packed, FR_TO_STAGE)
-                  : fr_rma_copy_target(target, packed, FR_TO_STAGE);
-    if (status == FR_OK)
-        status = puts ? fr_rma_copy_target(target, packed, FR_FROM_STAGE)
-                      : fr_rma_copy_packed(own, packed, FR_FROM_STAGE);
+    for (size_t done = 0; done < all && status == FR_OK; done += step) {
+        size_t bytes = all - done < step ? all - done : step;
+        struct fr_rma_target there = {.part = target->part};
+        struct fr_staging_view_block block;
+        struct fr_staging_view here;
+        cut(&target->view, done, bytes, &there.view, &there.block);
+        cut(own, done, bytes, &here, &block);
+        status = move_slice(&there, &here, puts, packed);
+    }
     fr_staging_return(&packed);
     return status;
 }

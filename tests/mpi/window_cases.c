@@ -14,6 +14,7 @@
 // freed     memory is freed that is attached to a window
 // shared    all ranks use memory that they share
 // manual    a rank with several threads lets none make progress
+// large     data that go over host memory are more than there may be
 // gone_*    a rank dies while others wait for it
 #include "../programs/memory.h"
 
@@ -360,6 +361,40 @@ static void manual(void)
     memory_free(&memory);
 }
 
+// Data that no device moves go over host memory: a part of them at a time.
+static void large(void)
+{
+    enum { COUNT = 6 << 20, BYTES = COUNT * sizeof(int), N = COUNT / 2, ROW = 1024 };
+    MPI_Win win;
+    MPI_Datatype spread;
+    int *data = malloc(BYTES), *found = malloc(BYTES);
+    memory_start(rank);
+    struct memory window = memory_new(rank == 0 ? MEMORY_DEVICE : MEMORY_HOST, BYTES);
+    struct memory origin = memory_new(MEMORY_DEVICE, BYTES);
+    for (int i = 0; i < COUNT; i++)
+        data[i] = i;
+    memory_write(&origin, 0, data, BYTES);
+    MPI_Type_vector(2, ROW, 2 * ROW, MPI_INT, &spread);
+    MPI_Type_commit(&spread);
+    make(&window, BYTES, sizeof(int), &win, 1);
+    MPI_Win_fence(0, win);
+    if (rank == 0)
+        MPI_Put(origin.address, N, MPI_INT, 1, 0, N / ROW / 2, spread, win);
+    MPI_Win_fence(0, win);
+    if (rank == 0) // to the second half
+        MPI_Get(origin.address + BYTES / 2, N / ROW / 3, spread, 1, 0, N / ROW / 3, spread, win);
+    MPI_Win_fence(0, win);
+    memory_read(rank == 0 ? &origin : &window, rank == 0 ? BYTES / 2 : 0, found, BYTES / 2);
+    for (int i = 0; i < N / 3 * 2 && rank < 2; i++)
+        check(found[(i / ROW / 2 * 3 + i / ROW % 2 * 2) * ROW + i % ROW] == data[i], "large data");
+    MPI_Win_free(&win);
+    MPI_Type_free(&spread);
+    memory_free(&origin);
+    memory_free(&window);
+    free(data);
+    free(found);
+}
+
 // ---- a rank that dies
 
 static void die(void)
@@ -457,7 +492,7 @@ static const struct {
     void (*run)(void);
 } cases[] = {{"idle", idle},   {"evicted", evicted}, {"allocate", allocate}, {"bad", bad},
              {"lock", lock},   {"waits", waits},     {"part", part},         {"threads", threads},
-             {"freed", freed}, {"shared", shared},   {"manual", manual}};
+             {"freed", freed}, {"shared", shared},   {"manual", manual},     {"large", large}};
 
 int main(int argc, char **argv)
 {
