@@ -15,7 +15,11 @@ int fr_request_deliver_one(struct fr_request_op *op, void *status, int rc);
 
 // Whether the application may go on after an error. Receives that are too short for an RTS are
 // looked at then. Set by the first call that sets such an error handler.
-extern bool fr_request_errors_return;
+extern _Atomic bool fr_request_errors_told;
+static inline bool fr_request_errors_return(void)
+{
+    return atomic_load_explicit(&fr_request_errors_told, memory_order_relaxed);
+}
 
 // Returns whether MPI's code for a receive says that it has brought something. That includes a
 // message, or its RTS, that is longer than the buffer.

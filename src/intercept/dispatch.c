@@ -87,7 +87,7 @@ static bool sends_by_rndv(const struct fr_intercept_entry *entry, const fr_word 
 static bool may_bring_rts(const struct fr_intercept_entry *entry, const fr_word *registers,
                           const fr_word *stack)
 {
-    return fr_request_errors_return ||
+    return fr_request_errors_return() ||
            fr_intercept_may_bring(
                count_at(entry, registers, stack, entry->receive + 1u),
                fr_abi_handle(fr_intercept_arg(registers, stack, entry->receive + 2u))) ||
@@ -267,7 +267,7 @@ static inline enum check check_fast(enum fr_intercept_plain plain, const fr_word
     if (plain == FR_PLAIN_SEND)
         return fr_intercept_is_unmarked(count, type) ? CHECK_PLAIN : CHECK_FULLY;
     enum fr_intercept_room room = fr_intercept_room_of(count, type);
-    return room == FR_INTERCEPT_ROOM_NONE     ? fr_request_errors_return ? CHECK_FULLY : CHECK_PLAIN
+    return room == FR_INTERCEPT_ROOM_NONE ? fr_request_errors_return() ? CHECK_FULLY : CHECK_PLAIN
            : room == FR_INTERCEPT_ROOM_ENOUGH ? CHECK_FAST
                                               : CHECK_FULLY;
 }

@@ -181,7 +181,7 @@ static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *re
     bool receives = fr_abi_rows[fn].class == FR_CLASS_RECV;
     fr_word first_type = fr_abi_handle(args[2]);
     if (receives && !args[0] && fr_intercept_is_simple(first_type) &&
-        (!fr_request_errors_return || fr_intercept_may_bring(count_at(fn, args, 1), first_type)))
+        (!fr_request_errors_return() || fr_intercept_may_bring(count_at(fn, args, 1), first_type)))
         return false; // nothing comes, or MPI refuses it
     bool on_host = !(fr_abi_rows[fn].flags & FR_ROW_PERSISTENT) && are_on_host(fn, args);
     bool sends_more = !receives && needs_look_for_sending(fn, args);
@@ -193,7 +193,7 @@ static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *re
     int64_t count = count_at(fn, args, in + 1);
     fr_word type = fr_abi_handle(args[in + 2]);
     bool is_short = !fr_intercept_may_bring(count, type);
-    if (!fr_intercept_rndv_is_enabled || (is_short && !fr_request_errors_return))
+    if (!fr_intercept_rndv_is_enabled || (is_short && !fr_request_errors_return()))
         return false;
     if (fr_intercept_may_go_over_rails(count, type)) // its sender may wait to know how
         fr_rndv_progress(NULL);
@@ -315,8 +315,8 @@ FR_HOT struct fr_intercept_verdict fr_intercept_fastpath_sendrecv(unsigned slot,
                     room == FR_INTERCEPT_ROOM_UNKNOWN || fr_request_posted_notes_at_once()))
         return fr_intercept_dispatch_fully(slot, registers, stack);
     if (room == FR_INTERCEPT_ROOM_NONE || source == fr_abi_mpi.PROC_NULL)
-        return fr_request_errors_return ? fr_intercept_dispatch_fully(slot, registers, stack)
-                                        : (struct fr_intercept_verdict){.jump = real};
+        return fr_request_errors_return() ? fr_intercept_dispatch_fully(slot, registers, stack)
+                                          : (struct fr_intercept_verdict){.jump = real};
     int rc = call_sendrecv(real, registers, stack);
     if (!has_brought_data(buffer, rc))
         rc = received(FR_FN_MPI_Sendrecv, registers, stack, rc);

@@ -106,7 +106,7 @@ static int add_op(const struct fr_request_posted *receive, fr_word request)
 // Whether there is no room for an RTS. MPI then leaves a part of one at most.
 static bool is_short(const struct fr_request_posted *receive)
 {
-    return FR_UNLIKELY(fr_request_errors_return) && receive->count < FR_RNDV_RTS_BYTES &&
+    return FR_UNLIKELY(fr_request_errors_return()) && receive->count < FR_RNDV_RTS_BYTES &&
            receive->count * fr_abi_type_bytes(fr_abi_handle(receive->type)) < FR_RNDV_RTS_BYTES;
 }
 

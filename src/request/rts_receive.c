@@ -102,7 +102,7 @@ bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *inc
     return fr_rndv_incoming_read(data, incoming);
 }
 
-bool fr_request_errors_return;
+_Atomic bool fr_request_errors_told;
 _Atomic bool fr_request_any_unmarked;
 
 bool fr_request_may_be_cut(struct fr_request_op *op, int code)
@@ -114,7 +114,7 @@ bool fr_request_may_be_cut(struct fr_request_op *op, int code)
         return fr_request_has_come(code);
     // MPI may not tell the error of one request of many.
     const struct fr_staging_view *view = fr_request_receive_view(op);
-    bool is_short = fr_request_errors_return && view && view->out_bytes < FR_RNDV_RTS_BYTES;
+    bool is_short = fr_request_errors_return() && view && view->out_bytes < FR_RNDV_RTS_BYTES;
     return is_short && read_beginning(view, data) >= sizeof(fr_rndv_rts_begin) &&
            fr_rndv_begins_rts(data);
 }
