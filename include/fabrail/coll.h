@@ -59,6 +59,7 @@ struct fr_coll_team {
     bool opens_later;          // calls that wait for nobody have begun to open the segment
     bool tried;                // this rank has said whether it could use the segment
     struct fr_wait opening;    // the wait for other ranks to open it
+    int64_t looked_ns;         // how long that had lasted at the last look for ranks that are gone
     struct fr_coll_number number;
     // First of the tags that are this team's alone. An exchange has FR_COLL_TEAM_TAGS.
     int first_tag;

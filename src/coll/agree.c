@@ -369,3 +369,12 @@ uintptr_t fr_coll_reach(const struct fr_coll_team *team, int rank, enum fr_coll_
     return fr_ipc_mapping_at(&set->mappings[(int)side * team->size + rank],
                              &set->known[rank].handles[side], address);
 }
+
+int fr_coll_count_ranks_on(const struct fr_coll_team *team, int device)
+{
+    const struct fr_coll_mapset *set = &team->memory->sets[team->memory->last];
+    int count = 0;
+    for (int rank = 0; rank < team->size; rank++)
+        count += fr_ipc_handle_is_on(&set->known[rank].handles[FR_COLL_READ], device);
+    return count;
+}

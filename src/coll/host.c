@@ -41,6 +41,7 @@ struct header {
 
 struct line {
     _Alignas(LINE_BYTES) _Atomic uint64_t published; // chunks
+    _Atomic uint64_t shared; // chunks of all ranks on which this rank has done its share
     _Atomic uint64_t passed; // chunks of all ranks, with all that this rank needs of them
     _Atomic bool failed;
     uint64_t chunks; // of this rank; written before it attaches
@@ -106,6 +107,11 @@ bool fr_coll_host_has(const struct fr_coll_host *host, int rank, uint64_t chunk)
 static uint64_t published_by(const struct fr_coll_host *host, int rank)
 {
     return atomic_load_explicit(&line_of(host, rank)->published, memory_order_acquire);
+}
+
+static uint64_t shared_by(const struct fr_coll_host *host, int rank)
+{
+    return atomic_load_explicit(&line_of(host, rank)->shared, memory_order_acquire);
 }
 
 static uint64_t passed_by(const struct fr_coll_host *host, int rank)
@@ -235,8 +241,38 @@ static uint64_t count_chunks(const struct fr_coll_team *team, const struct fr_co
     return most;
 }
 
-// Goes through the next chunk, if the ranks have published it that this one needs. Its own must be
-// there, too, as the result may be stored over its data. Sets *goes_on if it has.
+// Does this rank's share of the work on the next chunk, if all ranks have published theirs. Sets
+// *goes_on if it has.
+static enum fr_status share(const struct fr_coll_team *team, struct fr_coll_host *host,
+                            bool *goes_on)
+{
+    uint64_t chunk = shared_by(host, team->rank);
+    if (!host->ops->share || !have_all_attached(team, host) || chunk == count_chunks(team, host))
+        return FR_OK;
+    for (int rank = 0; rank < team->size; rank++) {
+        if (fr_coll_host_has(host, rank, chunk) && published_by(host, rank) <= chunk)
+            return FR_OK;
+    }
+    enum fr_status status = host->ops->share(team, host, chunk);
+    if (status != FR_OK)
+        return status;
+    atomic_store_explicit(&line_of(host, team->rank)->shared, chunk + 1, memory_order_release);
+    *goes_on = true;
+    return FR_OK;
+}
+
+// Whether a rank has done all to a chunk that this one needs before it can take its part.
+static bool is_ready(const struct fr_coll_team *team, const struct fr_coll_host *host, int rank,
+                     uint64_t chunk)
+{
+    if (host->ops->share)
+        return shared_by(host, rank) > chunk;
+    bool needs = rank == team->rank || host->ops->needs(team, host, rank);
+    return !needs || !fr_coll_host_has(host, rank, chunk) || published_by(host, rank) > chunk;
+}
+
+// Goes through the next chunk, if the ranks that this one needs are ready. Its own must be there,
+// too, as the result may be stored over its data. Sets *goes_on if it has.
 static enum fr_status pass(const struct fr_coll_team *team, struct fr_coll_host *host,
                            bool *goes_on)
 {
@@ -244,8 +280,7 @@ static enum fr_status pass(const struct fr_coll_team *team, struct fr_coll_host 
     if (!have_all_attached(team, host) || chunk == count_chunks(team, host))
         return FR_OK;
     for (int rank = 0; rank < team->size; rank++) {
-        bool needs = rank == team->rank || host->ops->needs(team, host, rank);
-        if (needs && fr_coll_host_has(host, rank, chunk) && published_by(host, rank) <= chunk)
+        if (!is_ready(team, host, rank, chunk))
             return FR_OK;
     }
     enum fr_status status = host->ops->store(team, host, chunk);
@@ -338,6 +373,8 @@ static enum fr_status go_on(const struct fr_coll_team *team, struct fr_coll_host
     while (goes_on && status == FR_OK) {
         goes_on = false;
         status = publish(team, host, &goes_on);
+        if (status == FR_OK)
+            status = share(team, host, &goes_on);
         if (status == FR_OK)
             status = pass(team, host, &goes_on);
         if (goes_on) {

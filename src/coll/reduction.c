@@ -164,11 +164,11 @@ static struct fr_device_reduction describe(const struct fr_coll_team *team,
 }
 
 static enum fr_status move_slice(const struct fr_coll_team *team, struct fr_coll_reduce *reduce,
-                                 struct fr_policy_slice slice, struct fr_device_work *work)
+                                 struct fr_policy_slice slice, unsigned max_sms,
+                                 struct fr_device_work *work)
 {
     reduce->work = describe(team, reduce, slice);
-    fr_device_reduce_begin(&reduce->mover, &reduce->work, (unsigned)fr_core_settings()->peer_sms,
-                           work);
+    fr_device_reduce_begin(&reduce->mover, &reduce->work, max_sms, work);
     return FR_OK;
 }
 
@@ -176,14 +176,17 @@ static enum fr_status move(struct fr_coll_team *team, void *operation, int step,
                            struct fr_device_work *work)
 {
     (void)step;
-    return move_slice(team, operation, slice_of(team, operation), work);
+    return move_slice(team, operation, slice_of(team, operation),
+                      (unsigned)fr_core_settings()->peer_sms, work);
 }
 
 static enum fr_status move_all(struct fr_coll_team *team, void *operation,
                                struct fr_device_work *work)
 {
     const struct fr_coll_reduce *reduce = operation;
-    return move_slice(team, operation, (struct fr_policy_slice){0, reduce->elements}, work);
+    const int sharers = fr_coll_count_ranks_on(team, reduce->mover.device);
+    return move_slice(team, operation, (struct fr_policy_slice){0, reduce->elements},
+                      fr_policy_sms_of((unsigned)fr_core_settings()->peer_sms, sharers), work);
 }
 
 // Whether one rank's kernel can do the work of all. Results that are scattered go to a different

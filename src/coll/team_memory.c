@@ -88,6 +88,21 @@ static bool end_opening(struct fr_coll_team *team, bool has_segment)
     return true;
 }
 
+// Whether a rank is gone for which this one waits. Looks once a second, in a call that waits.
+static bool is_one_gone(struct fr_coll_team *team)
+{
+    int64_t waited_ns = fr_wait_ns(&team->opening);
+    if (waited_ns - team->looked_ns < FR_SECOND_NS)
+        return false;
+    team->looked_ns = waited_ns;
+    int rank = 0;
+    while (rank < team->size && fr_job_process_is_alive(&team->processes[rank]))
+        rank++;
+    if (rank < team->size)
+        fr_error("%s: rank %d of the communicator is gone", "the first collective", rank);
+    return rank < team->size;
+}
+
 bool fr_coll_open_segment(struct fr_coll_team *team)
 {
     if (team->opened || !team->place)
@@ -104,9 +119,11 @@ bool fr_coll_open_segment(struct fr_coll_team *team)
         return end_opening(team, false);
     if (!fr_coll_team_is_awaited(team)) {
         team->opening = (struct fr_wait){0}; // the clock begins with a call that waits
+        team->looked_ns = 0;
         return false;
     }
-    if (fr_rndv_wait_judge(&team->opening, NULL, "a rank of the communicator"))
+    if (!is_one_gone(team) &&
+        fr_rndv_wait_judge(&team->opening, NULL, "a rank of the communicator"))
         return false;
     team->broken = true;
     return end_opening(team, false);

@@ -38,6 +38,12 @@ bool fr_policy_reduction_suits_one(size_t bytes, int ranks)
     return ranks <= 2 || bytes <= (size_t)BY_ONE_BYTES / (size_t)(ranks - 2);
 }
 
+unsigned fr_policy_sms_of(unsigned sms, int sharers)
+{
+    enum { DEFAULT_SMS = 32 };
+    return (sms ? sms : DEFAULT_SMS) * (unsigned)(sharers > 1 ? sharers : 1);
+}
+
 // Where all links are alike, a broadcast among n ranks takes as long as a link needs for n - 1
 // times its bytes. A split one takes as long as for 1 + (n - 2) / (n - 1) times its bytes. It saves
 // (n - 2)^2 / (n - 1) times the bytes, which must take as long as the step costs. Among three ranks

@@ -4,6 +4,7 @@
 // life of their communicator.
 #include "harness.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -315,6 +316,25 @@ static void moves(struct run *run, size_t bytes)
         MPI_Comm_free(&comms[i]);
 }
 
+// The last rank is killed once it has begun as many operations as FR_TEST_KILL says. The others
+// begin all, and must not wait for ever.
+static void killed(struct run *run, size_t bytes)
+{
+    struct operation ops[MANY];
+    const char *after = getenv("FR_TEST_KILL");
+    if (!after)
+        return;
+    for (int i = 0; i < MANY; i++) {
+        if (run->rank == run->size - 1 && i == atoi(after))
+            raise(SIGKILL);
+        ops[i] =
+            (struct operation){.kind = (enum kind)((unsigned)(i + 5) % KINDS), .comm = run->comm};
+        begin(run, &ops[i], bytes / sizeof(int), i);
+    }
+    wait_for_all(ops, MANY, run->rank);
+    run_check(run, false, "operations end without a rank");
+}
+
 // The last rank's results lie where no kernel stores them, so that they go through workspace.
 static void misplaced(struct run *run, size_t bytes)
 {
@@ -430,6 +450,7 @@ int main(int argc, char **argv)
         {"moves", moves, LIMIT_SMALL, 0},     {"misplaced", misplaced, LIMIT_SMALL, 0},
         {"refused", refused, LIMIT_SMALL, 0}, {"elsewhere", elsewhere, LIMIT_MIDDLE, 2},
         {"freed", freed, LIMIT_SMALL, 0},     {"cancelled", cancelled, LIMIT_SMALL, 0},
+        {"killed", killed, LIMIT_SMALL, 0},
     };
     static const struct program program = {
         .name = "pending", .steps = steps, .step_count = COUNT_OF(steps)};

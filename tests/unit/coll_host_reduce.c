@@ -200,8 +200,13 @@ static void reduce(struct operation op)
     number++;
     enum fr_status status = run(&op, NULL);
     CHECK(status == FR_OK, "%s", fr_core_status_text(status));
-    for (int rank = 0; rank < RANKS; rank++)
+    size_t combined = 0;
+    for (int rank = 0; rank < RANKS; rank++) {
         check_rank(&op, rank);
+        combined += op.hosts[rank].combined;
+    }
+    CHECK(combined == op.elements * (RANKS - 1), "%zu pairs of %zu elements", combined,
+          op.elements);
     end(&op);
 }
 

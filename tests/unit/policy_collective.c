@@ -46,6 +46,8 @@ static void test_shared(void)
 
 static void test_by_one(void)
 {
+    CHECK(fr_policy_sms_of(0, 1) == 32 && fr_policy_sms_of(0, 4) == 128);
+    CHECK(fr_policy_sms_of(8, 0) == 8 && fr_policy_sms_of(8, 3) == 24);
     CHECK(!fr_policy_is_worth_task(0) && !fr_policy_is_worth_task(16383));
     CHECK(fr_policy_is_worth_task(16384) && fr_policy_is_worth_task(INT64_MAX));
     CHECK(fr_policy_reduction_suits_one(SIZE_MAX, 2));

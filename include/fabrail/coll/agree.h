@@ -75,6 +75,9 @@ static inline const struct fr_coll_slot *fr_coll_slot_of(const struct fr_coll_sl
     return &places[FR_COLL_SIDES * rank + index];
 }
 
+// Returns how many ranks, this one included, have the memory that others read on this device.
+int fr_coll_count_ranks_on(const struct fr_coll_team *team, int device);
+
 // Returns the slots that this rank reads of the others', as agreed on, by rank. Valid until the
 // task is over.
 const struct fr_coll_slot *fr_coll_agreed_slots(const struct fr_coll_team *team);

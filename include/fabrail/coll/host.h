@@ -20,6 +20,11 @@ struct fr_coll_host_ops {
                            uint64_t chunk, void *to);
     // Returns whether this rank needs data of another one.
     bool (*needs)(const struct fr_coll_team *team, const struct fr_coll_host *host, int other);
+    // Does this rank's share of the work on a chunk, once all ranks have published theirs. It may
+    // change parts of chunks that no other rank looks at before all have done their share. NULL:
+    // there is none.
+    enum fr_status (*share)(const struct fr_coll_team *team, struct fr_coll_host *host,
+                            uint64_t chunk);
     // Takes what this rank needs of a chunk of all ranks.
     enum fr_status (*store)(const struct fr_coll_team *team, struct fr_coll_host *host,
                             uint64_t chunk);

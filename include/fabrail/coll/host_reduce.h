@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions of a team of one host by its CPUs (host.h). Each rank combines in rank order what it
-// needs of the others' vectors.
+// Reductions of a team of one host by its CPUs (host.h). Each rank combines a share of the vectors
+// in rank order, or its own part of a scattered result.
 #ifndef FR_FABRAIL_COLL_HOST_REDUCE_H
 #define FR_FABRAIL_COLL_HOST_REDUCE_H
 
@@ -15,7 +15,8 @@ struct fr_coll_host_reduce {
     struct fr_coll_place vector;
     struct fr_coll_place result; // unused where the rank gets none
     bool receives;
-    void *sum; // scratch
+    unsigned char *scratch;
+    size_t combined; // pairs of elements, by this rank
 };
 
 // Goes on as fr_coll_host_progress does.

@@ -27,6 +27,10 @@ bool fr_policy_reduction_is_shared(size_t bytes, int ranks, bool to_root, size_t
 // vectors over its own link, so there is a bound to the time by which this takes longer.
 bool fr_policy_reduction_suits_one(size_t bytes, int ranks);
 
+// Returns the most multiprocessors of a kernel that does the work of all ranks, of which `sharers`
+// are on its GPU: theirs are idle meanwhile. `sms` is the most of one rank, 0 for the default.
+unsigned fr_policy_sms_of(unsigned sms, int sharers);
+
 // Returns whether the receivers of a broadcast hand it on, in slices. The root's link then carries
 // the data once and not once a rank, for the price of one more step. `split_min_bytes` is the size
 // from which this pays among three ranks. Among more it pays from a smaller size, as their links
