@@ -178,7 +178,8 @@ static bool is_plain(const struct fr_request_op *op)
 void fr_request_table_add(struct fr_request_op *op, fr_word request)
 {
     fr_request_table_make_way(request);
-    op->key = request;
+    if (op->key != request) // else another thread may be going on with its schedule, and read it
+        op->key = request;
     op->plain = is_plain(op);
     op->expects = expects(op);
     fr_core_lock(&table_lock);
