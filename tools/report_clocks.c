@@ -73,7 +73,7 @@ bool fr_clocks_find(struct fr_arrows *arrows, size_t hosts, struct fr_clocks *cl
     clocks->ahead_us = calloc(hosts, sizeof(*clocks->ahead_us));
     bool done = (least_us && known && clocks->ahead_us) || fr_tool_complain("out of memory");
     for (size_t i = 0; done && i < hosts * hosts; i++)
-        least_us[i] = INFINITY;
+        least_us[i] = (double)INFINITY;
     if (done && arrows->count)
         qsort(arrows->ends, arrows->count, sizeof(*arrows->ends), by_message);
     if (done) {

@@ -11,6 +11,7 @@
 
 #include "fabrail/job.h"
 #include "fabrail/policy/coll_plan.h"
+#include "fabrail/report.h"
 #include "fabrail/request/schedule.h"
 #include "fabrail/staging/own_copy.h"
 #include "intercept/coll_later.h"
@@ -418,6 +419,7 @@ static struct fr_request_op *make(enum fr_fn fn, const fr_word *args, fr_word co
     op->object_kind = 'c';
     op->object = comm;
     op->persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
+    op->comm_label = fr_report_call_label();
     return op;
 }
 

@@ -214,10 +214,12 @@ void fr_report_count_buffer(const struct fr_report_buffer *buffer)
         current.peer = fr_report_count_peers(slab, buffer);
 }
 
-void fr_report_touch(enum fr_policy_path path)
+void fr_report_touch(enum fr_policy_path path, unsigned label)
 {
-    if (fr_report_on && current.path == FR_NO_PATH)
-        current.path = path;
+    if (!fr_report_on || current.path != FR_NO_PATH)
+        return;
+    current.path = path;
+    current.first_label = label;
 }
 
 // Returns how many calls to leave out. It is random, lest a pattern of the application goes unseen.

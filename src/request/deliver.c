@@ -109,7 +109,7 @@ static void count_received(const struct fr_request_op *op, const struct fr_stagi
                            size_t limit)
 {
     if (!op->receive.staged_because)
-        fr_report_touch(view->path);
+        fr_report_touch(view->path, op->comm_label);
     else if (limit)
         fr_report_buffer(&(struct fr_report_buffer){
             .fn = op->counted_as,

@@ -114,9 +114,9 @@ void fr_report_count_buffer(const struct fr_report_buffer *buffer)
     counted++;
 }
 
-void fr_report_touch(enum fr_policy_path path)
+void fr_report_touch(enum fr_policy_path path, unsigned label)
 {
-    (void)path;
+    (void)path, (void)label;
 }
 
 void fr_device_batch_begin(struct fr_device_batch *batch)
