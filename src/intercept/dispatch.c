@@ -200,7 +200,6 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     bool blocks = entry->may_block && !inside && fr_intercept_rndv_is_enabled &&
                   (fr_request_any_tracked() || fr_rndv_any_waiting()) &&
                   !fr_request_attendant_wake();
-    bool gated = entry->may_block && !outer && works && fr_rma_needs_calls();
     if (FR_LIKELY(!look && !freed && !awaited && !blocks))
         return verdict;
     fr_word args[FR_MAX_ARGS];
@@ -227,7 +226,8 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
         look_after_others(entry);
         fr_request_advance_all();
     }
-    if (FR_UNLIKELY(gated))
+    // A window that needs calls has them awaited as well.
+    if (entry->may_block && !outer && works && fr_rma_needs_calls())
         fr_intercept_gate(fn, args);
     if (blocks) {
         fr_request_receive_coming();
