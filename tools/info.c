@@ -106,6 +106,10 @@ static void print_gpus(const struct fr_info_gpus *gpus)
     for (int i = 0; i < gpus->count; i++)
         print_gpu(i, gpus);
     print_reach(gpus);
+    if (gpus->cpu_way)
+        printf("  CPU access by %s: the CPU copies short messages itself\n", gpus->cpu_way);
+    else
+        printf("  CPU access no: %s\n", gpus->cpu_why_not ? gpus->cpu_why_not : "not asked");
     const struct fr_info_try *tried = gpus->gpus[0].handles;
     if (tried[FR_INFO_IPC].works || *tried[FR_INFO_IPC].why_not)
         print_handles(gpus);
@@ -315,6 +319,8 @@ void fr_info_write_json(const struct fr_info *info, FILE *file)
     fr_json_number(&out, "cuda_version", info->gpus.cuda_version);
     fr_json_truth(&out, "simulated", info->gpus.simulated);
     fr_json_text(&out, "no_gpu_because", *info->gpus.problem ? info->gpus.problem : NULL);
+    fr_json_text(&out, "cpu_access", info->gpus.cpu_way);
+    fr_json_text(&out, "no_cpu_access_because", info->gpus.cpu_way ? NULL : info->gpus.cpu_why_not);
     fr_json_open(&out, "gpus", '[');
     for (int i = 0; i < info->gpus.count; i++)
         write_gpu(&out, &info->gpus, i);

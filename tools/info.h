@@ -43,6 +43,8 @@ struct fr_info_gpus {
     char driver[80];
     int cuda_version; // as the driver says, 13000 for 13.0
     bool simulated;
+    const char *cpu_way; // by which the CPU reaches memory of the first GPU, NULL for none
+    const char *cpu_why_not;
     int count;
     struct fr_info_gpu gpus[FR_INFO_MOST_GPUS];
 };

@@ -5,6 +5,8 @@
 
 #include "info.h"
 
+#include "fabrail/device/aperture.h"
+
 #include <cuda.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -351,6 +353,8 @@ void fr_info_gpus_find(struct fr_info_gpus *gpus, bool try_handles)
         describe(i, &gpus->gpus[i]);
     gpus->simulated = strstr(gpus->gpus[0].name, "simulated") != NULL;
     join(gpus, has_nvml);
+    if (fr_device_present())
+        gpus->cpu_way = fr_device_aperture_way(0, &gpus->cpu_why_not);
     for (int i = 0; i < gpus->count && try_handles; i++)
         try_all(i, &gpus->gpus[i]);
 }

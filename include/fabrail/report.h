@@ -51,6 +51,10 @@ struct fr_report_job {
     struct fr_report_typed {
         uint64_t copies, bytes;
     } by_kernel, by_driver, by_cpu;
+    // Copies that the CPU made itself by apertures, out of device memory and into it, and the last
+    // way by which it did. Known at the end. The way is NULL for none.
+    struct fr_report_typed cpu_read, cpu_written;
+    const char *cpu_way;
 };
 
 // Called just before the real MPI's start. Notes which signals the application does not handle

@@ -62,7 +62,8 @@ void fr_staging_return(struct fr_staging_lease *lease);
 // goes on to use it, and returns the lease as any other.
 void fr_staging_forsake(struct fr_staging_lease *lease);
 
-// Gives back device memory that has not been used for a while. Cheap enough for every call with
+// Gives back device memory that has not been used for a while, and the apertures of memory that the
+// program has freed. Cheap enough for every call with
 // device buffers, even if the call needs no workspace.
 void fr_staging_trim(void);
 

@@ -279,6 +279,22 @@ static void start_rows_apart(struct fr_device_batch *batch, const struct fr_devi
     }
 }
 
+// Has the CPU do a copy at once. Other work of the batch may concern the same bytes, so there must
+// be none. Returns whether the copy is over, well or not.
+static bool copy_by_cpu(struct fr_device_batch *batch, const struct fr_device_range *range,
+                        enum fr_device_direction direction, const struct fr_device_copy *copy)
+{
+    uintptr_t low, high;
+    if (copy->on_device || copy->own || batch->stream_count > 0 || batch->piece_count > 0)
+        return false;
+    device_span(copy, direction, &low, &high);
+    enum fr_status status = fr_device_aperture_copy(range, direction, copy, low, high);
+    if (status == FR_ERR_UNSUPPORTED)
+        return false;
+    keep_first(batch, status);
+    return true;
+}
+
 static void add_copy(struct fr_device_batch *batch, const struct fr_device_range *range,
                      enum fr_device_direction direction, const struct fr_device_copy *copy)
 {
@@ -292,7 +308,8 @@ static void add_copy(struct fr_device_batch *batch, const struct fr_device_range
     }
     if (simple.mixed)
         start_rows_apart(batch, range, direction, &simple);
-    else if (!keep_for_kernel(batch, range, &simple) && !keep_few(batch, range, direction, &simple))
+    else if (!copy_by_cpu(batch, range, direction, &simple) &&
+             !keep_for_kernel(batch, range, &simple) && !keep_few(batch, range, direction, &simple))
         start_here(batch, range, direction, &simple);
 }
 

@@ -73,6 +73,17 @@ bool fr_device_few_fit(const struct fr_device_range *range, enum fr_device_direc
 FR_MUST_CHECK enum fr_status fr_device_few_copy(const struct fr_device_range *range,
                                                 const struct fr_device_copy *copy);
 
+// Does a simplified copy between the application's device memory and the host by the CPU, where
+// that can and is quicker. `low` and `high` bound its bytes on the device. The application's work
+// on these is waited for. What was written has landed in the device's memory when the call returns.
+// Returns FR_ERR_UNSUPPORTED where the driver is to do the copy.
+FR_MUST_CHECK enum fr_status fr_device_aperture_copy(const struct fr_device_range *range,
+                                                     enum fr_device_direction direction,
+                                                     const struct fr_device_copy *copy,
+                                                     uintptr_t low, uintptr_t high);
+// Closes all apertures. Called before the devices are released, with no copy under way.
+void fr_device_aperture_release(void);
+
 // Initialises work of which nothing is under way. `what` is constant text for errors.
 void fr_device_work_begin(struct fr_device_work *work, const struct fr_device_range *range,
                           const char *what);

@@ -1,5 +1,6 @@
 # Module device: what is common to all vendors' devices.
-libmodules_la_SOURCES += src/device/classify.c include/fabrail/device/classify.h src/device/copy.c \
+libmodules_la_SOURCES += src/device/aperture.c include/fabrail/device/aperture.h \
+	src/device/classify.c include/fabrail/device/classify.h src/device/copy.c \
 	include/fabrail/device.h include/fabrail/device/range.h include/fabrail/device/memory.h include/fabrail/device/batch.h src/device/device_int.h src/device/ops.h src/device/context_objects.h include/fabrail/device/elements.h include/fabrail/device/kernels.h \
 	src/device/model.c src/device/barrier_kernel.c include/fabrail/device/barrier_kernel.h src/device/pack.c \
 	include/fabrail/device/pack.h src/device/find_drivers.c \
@@ -8,7 +9,7 @@ libmodules_la_SOURCES += src/device/classify.c include/fabrail/device/classify.h
 
 # CUDA: the driver and NVML, found at run time.
 libmodules_la_SOURCES += src/device/cuda/context.c src/device/cuda/cuda_int.h src/device/cuda/cuda_driver.h \
-	src/device/cuda/driver.c src/device/cuda/graph.c src/device/cuda/installed.c src/device/cuda/module.c \
+	src/device/cuda/dmabuf.c src/device/cuda/driver.c src/device/cuda/gdrcopy.c src/device/cuda/graph.c src/device/cuda/installed.c src/device/cuda/module.c \
 	src/device/cuda/mover.c src/device/cuda/nvml.c src/device/cuda/query.c \
 	src/device/cuda/rdma.c src/device/cuda/register.c src/device/cuda/share.c \
 	src/device/cuda/stream.c src/device/cuda/strided.c src/device/cuda/sync.c \

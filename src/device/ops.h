@@ -10,6 +10,39 @@
 
 struct fr_device_runs;
 
+// Device memory [low, low + bytes) in the CPU's address space (aperture.c).
+struct fr_device_aperture {
+    const struct fr_device_aperture_way *way;
+    uintptr_t low;
+    size_t bytes;
+    // The way's own.
+    const void *reads; // where the bytes are read
+    void *writes;      // where they are written
+    void *mapped;
+    size_t mapped_bytes;
+    unsigned long handle;
+};
+
+// A way by which the CPU reaches memory of devices. Functions that open and close are called by one
+// thread at a time, those that copy by any number.
+struct fr_device_aperture_way {
+    const char *name;
+    // Returns NULL if the way serves memory of a device, else why it does not, static text.
+    const char *(*why_not)(int device);
+    // Opens all of [low, low + bytes), which lies within the allocation at `low`, and perhaps more.
+    // Fills the aperture. Returns FR_ERR_UNSUPPORTED where this memory is not served.
+    enum fr_status (*open)(const struct fr_device_range *range, uintptr_t low, size_t bytes,
+                           struct fr_device_aperture *aperture);
+    void (*close)(struct fr_device_aperture *aperture);
+    // Copies bytes of the aperture at `address` to the host. All that this process has written
+    // through apertures before has landed in the device's memory then.
+    bool (*read)(const struct fr_device_aperture *aperture, uintptr_t address, void *host,
+                 size_t bytes);
+    // Copies bytes to the aperture. They may be on their way to the device when it returns.
+    bool (*write)(const struct fr_device_aperture *aperture, uintptr_t address, const void *host,
+                  size_t bytes);
+};
+
 // Answers of a device's driver: 0 for done, FR_DEVICE_BUSY, or an error that only `fail` can read.
 enum { FR_DEVICE_BUSY = -1 };
 
@@ -95,6 +128,10 @@ struct fr_device_ops {
     // Launches a kernel on a stream. Returns the driver's answer.
     int (*launch)(struct fr_device_kernels *kernels, enum fr_device_kernel kernel, unsigned blocks,
                   void *parameters, struct fr_device_stream *stream);
+
+    // Ways for the CPU to reach memory of the vendor's devices, the best first, with NULL behind
+    // the last. NULL for none.
+    const struct fr_device_aperture_way *const *aperture_ways;
 
     // Logs the error that the driver gave `call` as its answer, and translates it.
     enum fr_status (*fail)(const char *call, int answer);

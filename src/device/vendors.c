@@ -68,6 +68,7 @@ int fr_device_current(void)
 void fr_device_release(void)
 {
     unsigned rows = fr_device_present_rows();
+    fr_device_aperture_release();
     for (const struct fr_device_ops *row; (row = next_row(&rows)) != NULL;)
         row->release();
 }

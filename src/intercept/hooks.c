@@ -7,7 +7,9 @@
 #include "fabrail/coll/shm_slots.h"
 #include "fabrail/coll/team_discovery.h"
 #include "fabrail/coll/team_message.h"
+#include "fabrail/device/aperture.h"
 #include "fabrail/ipc.h"
+#include "fabrail/ipc/tuned.h"
 #include "fabrail/job.h"
 #include "fabrail/report.h"
 #include "fabrail/staging/typed_copy.h"
@@ -39,6 +41,7 @@ static bool introduce(void)
     fr_job_note();
     fr_core_log_set_rank(fr_job_rank());
     fr_job_warn_alone();
+    fr_device_aperture_start(fr_ipc_tuned_cpu);
     if (!fr_intercept_gather_facts())
         return false;
     fr_intercept_nvlink_start();
@@ -113,10 +116,14 @@ bool fr_intercept_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     fr_coll_team_message_release();
     struct fr_staging_typed typed[FR_TYPED_WAYS];
     fr_staging_get_typed(typed);
+    struct fr_device_aperture_usage by_cpu = fr_device_aperture_get_usage();
     fr_report_write(&(struct fr_report_job){
         .by_kernel = typed_of(&typed[FR_TYPED_BY_KERNEL]),
         .by_driver = typed_of(&typed[FR_TYPED_BY_DRIVER]),
         .by_cpu = typed_of(&typed[FR_TYPED_BY_CPU]),
+        .cpu_way = by_cpu.way,
+        .cpu_read = {by_cpu.read_copies, by_cpu.read_bytes},
+        .cpu_written = {by_cpu.write_copies, by_cpu.write_bytes},
         .mpi_gpu_aware = fr_intercept_is_gpu_aware(),
         .hosts = fr_job_host_count(),
         .cliques = fr_job_clique_count(),

@@ -86,6 +86,10 @@ static size_t set_bytes(enum fr_policy_size size)
         return settings->reduce_share_min_bytes;
     case FR_SIZE_RAIL:
         return settings->rail_min_bytes;
+    case FR_SIZE_CPU_READ:
+        return settings->cpu_read_max_bytes;
+    case FR_SIZE_CPU_WRITE:
+        return settings->cpu_write_max_bytes;
     default:
         return settings->peer_ce_min_bytes;
     }
@@ -130,4 +134,10 @@ struct fr_policy_crossover fr_ipc_tuned_because(enum fr_policy_size size)
 size_t fr_ipc_tuned(enum fr_policy_size size)
 {
     return fr_ipc_tuned_because(size).bytes;
+}
+
+void fr_ipc_tuned_cpu(size_t *read_bytes, size_t *write_bytes)
+{
+    *read_bytes = fr_ipc_tuned(FR_SIZE_CPU_READ);
+    *write_bytes = fr_ipc_tuned(FR_SIZE_CPU_WRITE);
 }

@@ -175,6 +175,8 @@ struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_me
 {
     if (message->crowded && message->bytes < SHORT_BYTES)
         return choice(FR_SCHEME_NONE, "many messages wait, and this one is short");
+    if (message->by_cpu)
+        return choice(FR_SCHEME_NONE, "it is short, and the CPU reads device memory itself");
     if (can_get(message))
         return choice(FR_SCHEME_GET, "the receiver maps this memory");
     if (can_stage(message))

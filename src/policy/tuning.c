@@ -10,6 +10,10 @@
 
 // Names in the tuning file, and defaults. These are from an H200, where copy engines fetched single
 // messages faster at each size.
+//
+// The last two are from published figures. The CPU reads 1 KiB in 2.8 us by GDRCopy's README, and
+// in 5.5 us by UCX's model (1.4 us and 250 MB/s). It writes 8 KiB in 0.8 and 1.6 us, and reads a
+// word back in 1.7 us at most. The driver's shortest copies were measured at 6.6 and 5.7 us.
 static const struct {
     const char *name;
     size_t default_bytes;
@@ -22,6 +26,8 @@ static const struct {
     [FR_SIZE_BCAST_SPLIT] = {"bcast_split_min", 8 * MIB},
     [FR_SIZE_REDUCE_SHARE] = {"reduce_share_min", 4096},
     [FR_SIZE_RAIL] = {"rail_min", MIB / 4},
+    [FR_SIZE_CPU_READ] = {"cpu_read_max", 1024},
+    [FR_SIZE_CPU_WRITE] = {"cpu_write_max", 8192},
 };
 
 const struct fr_policy_tuning fr_policy_untuned = {

@@ -310,6 +310,12 @@ static void write_head(struct fr_report_out *out, const struct fr_report_end *en
                   "    \"cpu\": {\"copies\": %u, \"bytes\": %u}\n  },\n",
                   job->by_kernel.copies, job->by_kernel.bytes, job->by_driver.copies,
                   job->by_driver.bytes, job->by_cpu.copies, job->by_cpu.bytes);
+    fr_report_put(out,
+                  "  \"cpu_access\": {\n    \"way\": %q,\n"
+                  "    \"read\": {\"copies\": %u, \"bytes\": %u},\n"
+                  "    \"written\": {\"copies\": %u, \"bytes\": %u}\n  },\n",
+                  job->cpu_way, job->cpu_read.copies, job->cpu_read.bytes, job->cpu_written.copies,
+                  job->cpu_written.bytes);
 }
 
 void fr_report_write_json(struct fr_report_out *out, const struct fr_report_end *end,
@@ -347,6 +353,13 @@ void fr_report_write_text(const struct fr_report_job *job)
                           "the CPU %ju bytes",
                           (uintmax_t)job->by_kernel.bytes, (uintmax_t)job->by_driver.bytes,
                           (uintmax_t)job->by_cpu.bytes);
+    if (job->cpu_read.copies || job->cpu_written.copies)
+        fr_core_log_write(
+            FR_LOG_INFO,
+            "report: by the CPU itself, with %s: %ju copies of %ju bytes out of device "
+            "memory, %ju of %ju bytes into it",
+            job->cpu_way, (uintmax_t)job->cpu_read.copies, (uintmax_t)job->cpu_read.bytes,
+            (uintmax_t)job->cpu_written.copies, (uintmax_t)job->cpu_written.bytes);
     for (unsigned i = 0; i < count; i++) {
         const struct fr_report_sum *row = &rows[i];
         if (!row->buffers)

@@ -2,6 +2,7 @@
 // Facts about a message for policy, before its scheme is chosen, and the length of its RTS.
 #include "config.h"
 
+#include "fabrail/device/aperture.h"
 #include "fabrail/device/pack.h"
 #include "fabrail/ipc/tuned.h"
 #include "fabrail/job.h"
@@ -120,9 +121,21 @@ static void look_at_mapping(const struct fr_rndv_message *message, struct fr_pol
     facts->mapped = facts->exported && fr_rndv_is_mapped_by(message->address.to, handle, true);
 }
 
+// Adds whether the CPU reads the message itself. To oneself one copy within the device will do.
+static void look_at_aperture(const struct fr_rndv_message *message, struct fr_policy_message *facts)
+{
+    const struct fr_staging_view *view = message->view;
+    facts->by_cpu =
+        facts->one_piece && message->address.to != fr_job_rank() &&
+        fr_device_aperture_reads(&view->range, view->base + (uintptr_t)view->first, view->in_bytes);
+}
+
 void fr_rndv_message_look(const struct fr_rndv_message *message, struct fr_policy_message *facts,
                           struct fr_ipc_handle *handle)
 {
+    look_at_aperture(message, facts);
+    if (facts->by_cpu)
+        return;
     look_at_mapping(message, facts, handle);
     look_at_rails(message, facts);
 }

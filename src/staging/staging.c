@@ -9,6 +9,7 @@
 #include "staging/staging_int.h"
 
 #include "fabrail/core/time.h"
+#include "fabrail/device/aperture.h"
 
 static struct fr_lock workspace_lock = FR_LOCK_INIT;
 
@@ -336,6 +337,7 @@ void fr_staging_trim(void)
 {
     if (FR_UNLIKELY(fr_staging_device_has_idle()))
         fr_staging_device_trim(fr_time_coarse_ns());
+    fr_device_aperture_trim();
 }
 
 void fr_staging_return(struct fr_staging_lease *lease)

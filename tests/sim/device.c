@@ -192,6 +192,8 @@ CUresult sim_device_attribute(int *value, CUdevice_attribute attribute, CUdevice
     *value = 0;
     if (attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED)
         *value = sim_knobs()->fabric;
+    else if (attribute == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)
+        *value = sim_knobs()->dmabuf != SIM_DMABUF_NONE;
     else if (attribute == (CUdevice_attribute)MPS_ENABLED)
         *value = sim_knobs()->mps;
     else if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)

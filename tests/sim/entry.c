@@ -4,6 +4,7 @@
 // same rows.
 #include "config.h"
 
+#include "bar.h"
 #include "calls.h"
 #include "sim.h"
 

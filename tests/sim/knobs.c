@@ -194,6 +194,7 @@ __attribute__((constructor)) static void read_knobs(void)
     knobs.batch = read_number("FRSIM_BATCH", 1);
     knobs.fabric = read_number("FRSIM_FABRIC", 1);
     knobs.mps = read_number("FRSIM_MPS", 1);
+    knobs.dmabuf = (unsigned)read_number("FRSIM_DMABUF", SIM_DMABUF_NONE);
     knobs.nvml = (unsigned)read_number("FRSIM_NVML", SIM_NVML_NEW);
     knobs.log = read_number("FRSIM_LOG", 0);
     knobs.fail_nth = read_number("FRSIM_FAIL_NTH", 0);

@@ -2,9 +2,9 @@
 # The simulated CUDA driver and NVML, under the names that programs load. Plain rules: libtool would
 # choose other file names.
 sim_headers = tests/sim/sim.h tests/sim/sim_base.h tests/sim/sim_memory.h tests/sim/sim_work.h \
-    tests/sim/touch.h tests/sim/pins.h tests/sim/calls.h tests/sim/entry.def include/fabrail/device/kernels.h \
+    tests/sim/bar.h tests/sim/touch.h tests/sim/pins.h tests/sim/calls.h tests/sim/entry.def include/fabrail/device/kernels.h \
     include/fabrail/device/elements.h include/fabrail/device/reduce.def include/fabrail/device/round.h include/fabrail/device/shape.h
-sim_cuda_sources = tests/sim/context.c tests/sim/copy.c tests/sim/device.c tests/sim/entry.c \
+sim_cuda_sources = tests/sim/bar.c tests/sim/context.c tests/sim/copy.c tests/sim/device.c tests/sim/entry.c \
     tests/sim/event.c tests/sim/few.c tests/sim/graph.c tests/sim/heap.c tests/sim/knobs.c tests/sim/memory.c tests/sim/module.c \
     tests/sim/pack.c tests/sim/pointer.c tests/sim/pool.c tests/sim/reduce.c tests/sim/round.c tests/sim/share.c tests/sim/stream.c \
     tests/sim/table.c tests/sim/touch.c tests/sim/transfer.c tests/sim/vmm.c
@@ -15,10 +15,12 @@ sim_host_sources = tests/sim/host.c tests/sim/knobs.c
 sim_compile = $(CC) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(CPPFLAGS) \
     $(AM_CFLAGS) $(CFLAGS) -ffp-contract=off -fno-tree-vectorize -fPIC -shared $(LDFLAGS)
 
-check_DATA += tests/sim/libcuda.so.1 tests/sim/libnvidia-ml.so.1 tests/sim/libfrsim-host.so
+check_DATA += tests/sim/libcuda.so.1 tests/sim/libnvidia-ml.so.1 tests/sim/libfrsim-host.so \
+    tests/sim/gdrcopy/libgdrapi.so.2
 EXTRA_DIST += $(sim_headers) $(sim_cuda_sources) tests/sim/nvml.c tests/sim/sim_nvml.h \
-    tests/sim/host.c
-CLEANFILES += tests/sim/libcuda.so.1 tests/sim/libnvidia-ml.so.1 tests/sim/libfrsim-host.so
+    tests/sim/host.c tests/sim/gdrapi.c tests/sim/gdrapi.h
+CLEANFILES += tests/sim/libcuda.so.1 tests/sim/libnvidia-ml.so.1 tests/sim/libfrsim-host.so \
+    tests/sim/gdrcopy/libgdrapi.so.2
 
 tests/sim/libcuda.so.1: $(sim_cuda_sources) $(sim_headers) config.h
 	$(AM_V_CCLD)$(MKDIR_P) tests/sim && $(sim_compile) -Wl,-soname,libcuda.so.1 -o $@ \
@@ -30,6 +32,11 @@ tests/sim/libnvidia-ml.so.1: $(sim_nvml_sources) tests/sim/sim_nvml.h $(sim_head
 
 tests/sim/libfrsim-host.so: $(sim_host_sources) $(sim_headers) config.h
 	$(AM_V_CCLD)$(MKDIR_P) tests/sim && $(sim_compile) -o $@ $(sim_host_sources:%=$(srcdir)/%)
+
+# In a folder of its own, so that programs find it only where a test wants it.
+tests/sim/gdrcopy/libgdrapi.so.2: tests/sim/gdrapi.c tests/sim/gdrapi.h tests/sim/bar.h config.h
+	$(AM_V_CCLD)$(MKDIR_P) tests/sim/gdrcopy && $(sim_compile) -Wl,-soname,libgdrapi.so.2 -o $@ \
+	    $(srcdir)/tests/sim/gdrapi.c -ldl -lpthread
 
 # The test of the double itself. One small library stands for the caller libfabrail.
 check_PROGRAMS += tests/sim/sim_test

@@ -156,17 +156,6 @@ CUresult sim_share_import(CUmemGenericAllocationHandle *handle, void *in,
     return CUDA_SUCCESS;
 }
 
-CUresult sim_share_dmabuf(void *handle, CUdeviceptr address, size_t bytes,
-                          CUmemRangeHandleType type, unsigned long long flags)
-{
-    (void)type;
-    (void)flags;
-    struct sim_range *range = sim_range_find(address);
-    if (!handle || !range || !bytes)
-        return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_ERROR_NOT_SUPPORTED; // there is no device that could own a dma-buf
-}
-
 // Marks a block as exported in the trailer, where importers look, so that they notice when it is
 // freed.
 static bool publish(struct sim_trailer *trailer, struct sim_range *range)

@@ -20,7 +20,7 @@
 #define SIM_MAX_DEVICES 64
 #define SIM_PAGE        ((size_t)4096)
 #define SIM_GRANULARITY ((size_t)2 << 20)
-#define SIM_VERSION     13000
+#define SIM_VERSION     (sim_knobs()->dmabuf == SIM_DMABUF_NONE ? 13000 : 13030)
 #define SIM_FIRST_BUS   0x10 // PCI bus of physical device 0
 #define SIM_DEVICE_NAME "Fabrail simulated device"
 
@@ -39,6 +39,9 @@ struct sim_fabric {
 // Values of FRSIM_NVML.
 enum { SIM_NVML_NONE, SIM_NVML_NEW, SIM_NVML_OLD, SIM_NVML_NO_FABRIC };
 
+// Values of FRSIM_DMABUF.
+enum { SIM_DMABUF_NONE, SIM_DMABUF_MAPPABLE, SIM_DMABUF_UNMAPPABLE };
+
 // Settings from the environment; README.md lists the variables. They are read once, before the
 // first call.
 struct sim_knobs {
@@ -46,6 +49,7 @@ struct sim_knobs {
     size_t memory_bytes;
     bool eager, managed_trap, imex, batch, fabric, mps, log;
     unsigned nvml;          // SIM_NVML_*
+    unsigned dmabuf;        // SIM_DMABUF_*
     bool host_access;       // the CPU can use device memory ...
     bool record;            // ... and what it touches is recorded
     unsigned long fail_nth; // 0: never

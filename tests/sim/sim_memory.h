@@ -87,6 +87,7 @@ struct sim_range {
 };
 struct sim_range *sim_range_add(const struct sim_range *content); // copies it, sets the id
 void sim_range_remove(struct sim_range *range);
+uint64_t sim_range_newest(void); // the id of the newest that there ever was
 struct sim_range *sim_range_find(uintptr_t address);
 // Finds a range as sim_range_find does, but none whose stream-ordered free is queued. Only work
 // ahead of the free may use such memory.

@@ -49,6 +49,11 @@ struct sim_range *sim_range_add(const struct sim_range *content)
     return range;
 }
 
+uint64_t sim_range_newest(void)
+{
+    return last_buffer_id;
+}
+
 void sim_range_remove(struct sim_range *range)
 {
     sim_touch_remove(range);

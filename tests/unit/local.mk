@@ -4,7 +4,7 @@ check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/coll_slab tests/unit/coll_task \
     tests/unit/core_hash tests/unit/core_log tests/unit/core_settings tests/unit/core_site tests/unit/core_wait \
     tests/unit/device_classify tests/unit/device_clique tests/unit/device_context tests/unit/device_copy \
-    tests/unit/device_few \
+    tests/unit/device_aperture tests/unit/device_few \
     tests/unit/device_memory tests/unit/device_mover tests/unit/device_pack tests/unit/device_push \
     tests/unit/device_query tests/unit/device_reduce tests/unit/device_row \
     tests/unit/intercept_host_fastpath tests/unit/intercept_probe \

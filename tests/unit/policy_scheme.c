@@ -124,6 +124,11 @@ static void check_limits(void)
             CHECK((fr_policy_choose_scheme(&m).scheme == FR_SCHEME_PIPELINE) == (m.bytes >= least),
                   "%zu of %zu bytes", m.bytes, least);
     }
+    m = (struct fr_policy_message){
+        .here = true, .exported = true, .mapped = true, .one_piece = true};
+    CHECK(fr_policy_choose_scheme(&m).scheme == FR_SCHEME_GET);
+    m.by_cpu = true; // as short messages of memory that the CPU reads
+    CHECK(fr_policy_choose_scheme(&m).scheme == FR_SCHEME_NONE);
     m = (struct fr_policy_message){.here = true, .crowded = true};
     for (m.bytes = 4095; m.bytes <= 4097; m.bytes++)
         CHECK((fr_policy_choose_scheme(&m).scheme == FR_SCHEME_STAGED_GET) == (m.bytes >= 4096));

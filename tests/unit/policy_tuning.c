@@ -17,7 +17,8 @@ enum { AUTO = -1 };
 static const size_t defaults[FR_SIZE_COUNT] = {
     [FR_SIZE_EXCHANGE_CE] = 4 << 20, [FR_SIZE_SPREAD_CE] = 4 << 20, [FR_SIZE_GATHER_CE] = 4 << 20,
     [FR_SIZE_MESSAGE_CE] = 0,        [FR_SIZE_COPY_CE] = 4 << 20,   [FR_SIZE_BCAST_SPLIT] = 8 << 20,
-    [FR_SIZE_REDUCE_SHARE] = 4096,   [FR_SIZE_RAIL] = 256 << 10,
+    [FR_SIZE_REDUCE_SHARE] = 4096,   [FR_SIZE_RAIL] = 256 << 10,    [FR_SIZE_CPU_READ] = 1024,
+    [FR_SIZE_CPU_WRITE] = 8192,
 };
 
 struct sample {

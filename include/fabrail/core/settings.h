@@ -70,6 +70,14 @@ enum fr_sync_use {
     FR_SYNC_AUTO,  // wait for it
 };
 
+// The setting FABRAIL_CPU_ACCESS: how the CPU reaches device memory itself.
+enum fr_cpu_access {
+    FR_CPU_ACCESS_AUTO, // by the first way below that there is
+    FR_CPU_ACCESS_OFF,
+    FR_CPU_ACCESS_GDRCOPY,
+    FR_CPU_ACCESS_DMABUF,
+};
+
 // The setting FABRAIL_WIN_ALLOCATE: memory of the windows that MPI_Win_allocate makes.
 enum fr_window_memory {
     FR_WINDOW_HOST,
@@ -110,6 +118,9 @@ struct fr_settings {
     size_t rail_cache_bytes;        // FABRAIL_RAIL_CACHE, memory left registered while unused
     size_t timeout_s;               // FABRAIL_TIMEOUT, longest wait for other ranks, 0: no bound
     enum fr_window_memory win_allocate; // FABRAIL_WIN_ALLOCATE
+    enum fr_cpu_access cpu_access;      // FABRAIL_CPU_ACCESS
+    size_t cpu_read_max_bytes;          // FABRAIL_CPU_READ_MAX, or FR_BYTES_AUTO
+    size_t cpu_write_max_bytes;         // FABRAIL_CPU_WRITE_MAX, or FR_BYTES_AUTO
     enum fr_sync_use sync;              // FABRAIL_SYNC
     size_t sync_wait_s;                 // FABRAIL_SYNC_WAIT, longest wait for work on a GPU
     const char *report; // FABRAIL_REPORT: "" none, "text" to stderr, else a file name

@@ -32,6 +32,7 @@ struct fr_policy_message {
     bool workspace_full;       // no device workspace for so many bytes
     bool host_full;            // too much host memory waits for receivers
     bool may_wait;             // the sender answers receivers wherever it waits
+    bool by_cpu;               // the CPU reads the bytes out of device memory itself
     bool crowded;              // so many messages wait that short ones shall not join them
     unsigned failed;           // a bit, 1 << scheme, for each scheme that could not be begun
     bool staged_unmapped;      // staged get failed since the receiver has not mapped the workspace

@@ -51,6 +51,7 @@
     X(cuMemGetAccess, false)                                                                       \
     X(cuMemGetAddressRange_v2, false)                                                              \
     X(cuMemGetAllocationGranularity, false)                                                        \
+    X(cuMemGetHandleForAddressRange, false) /* CUDA 11.7 */                                        \
     X(cuMemGetInfo_v2, false)                                                                      \
     X(cuMemHostAlloc, false)                                                                       \
     X(cuMemHostRegister_v2, true)                                                                  \
@@ -111,6 +112,11 @@ extern CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph
 extern CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
                                                           const CUDA_KERNEL_NODE_PARAMS_v2 *params);
 #endif
+#if CUDA_VERSION < 11070
+extern CUresult CUDAAPI cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,
+                                                      size_t bytes, int type,
+                                                      unsigned long long flags);
+#endif
 #if CUDA_VERSION < 11040
 extern CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
                                                     unsigned long long flags);
@@ -120,6 +126,10 @@ extern CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device);
 // Handle types. Headers before CUDA 12.3 lack the fabric handle's.
 #define FR_CUDA_FD     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 #define FR_CUDA_FABRIC ((CUmemAllocationHandleType)0x8)
+
+// An attribute of devices, and a type of handle. Headers before CUDA 11.7 lack them.
+#define FR_CUDA_DMA_BUF_SUPPORTED ((CUdevice_attribute)124)
+#define FR_CUDA_RANGE_DMA_BUF     0x1
 
 // The driver's functions. A function that is not needed may be NULL.
 struct fr_cuda_driver {

@@ -71,6 +71,9 @@ FR_MUST_CHECK enum fr_status fr_cuda_scope_enter_lasting(int device, struct fr_d
 // that is the one current inside.
 CUcontext fr_cuda_scope_outer(void);
 
+// Ways for the CPU to reach memory of GPUs.
+extern const struct fr_device_aperture_way fr_cuda_gdrcopy, fr_cuda_dmabuf;
+
 // Returns whether anyone in this process uses the device's primary context.
 bool fr_cuda_primary_is_active(int device);
 

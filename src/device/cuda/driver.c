@@ -102,6 +102,10 @@ static void release(void)
     fr_cuda_settled_release();
 }
 
+// GDRCopy first: its copies are made for each processor.
+static const struct fr_device_aperture_way *const aperture_ways[] = {&fr_cuda_gdrcopy,
+                                                                     &fr_cuda_dmabuf, NULL};
+
 #define FR_CUDA_MEMBER(member) .member = fr_cuda_##member,
 const struct fr_device_ops fr_cuda_ops = {
     FR_CUDA_MEMBERS(FR_CUDA_MEMBER) // defined in other files
@@ -109,4 +113,5 @@ const struct fr_device_ops fr_cuda_ops = {
     .bind = bind_driver,
     .release = release,
     .fail = fr_cuda_fail,
+    .aperture_ways = aperture_ways,
 };

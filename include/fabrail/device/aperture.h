@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Apertures: device memory in the CPU's address space, by which the CPU itself copies a few bytes.
+// A copy by the driver takes microseconds however short it is. The CPU takes less for few bytes,
+// and longer for many, since it reads them across PCIe a cache line at a time.
+//
+// An aperture covers part of one allocation. It is made when the allocation is copied for the
+// second time, since that costs as much as hundreds of copies. Their number and bytes are bounded,
+// and those of freed memory are closed. Memory that the CPU can use anyway has none.
+#ifndef FR_FABRAIL_DEVICE_APERTURE_H
+#define FR_FABRAIL_DEVICE_APERTURE_H
+
+#include "fabrail/device/batch.h"
+
+// Has `sizes` called once, when the first copy may go by an aperture, for the most bytes that the
+// CPU copies itself: to the host, and to the device. Without it the CPU copies nothing.
+void fr_device_aperture_start(void (*sizes)(size_t *read_bytes, size_t *write_bytes));
+
+// Returns whether the CPU would copy these bytes to the host itself. Counts as a use of the
+// allocation, and may make an aperture.
+bool fr_device_aperture_reads(const struct fr_device_range *range, uintptr_t address, size_t bytes);
+
+// Returns the name of the way by which the CPU reaches memory of a device. Returns NULL where there
+// is none, or FABRAIL_CPU_ACCESS forbids it; *why_not then says why. Both are static text.
+const char *fr_device_aperture_way(int device, const char **why_not);
+
+// Closes apertures of memory that has been freed. Asks the driver every few milliseconds at most.
+void fr_device_aperture_trim(void);
+
+struct fr_device_aperture_usage {
+    const char *way;                  // of the last device that was copied from or to; NULL: none
+    uint64_t read_copies, read_bytes; // to the host
+    uint64_t write_copies, write_bytes;
+    unsigned open;     // apertures
+    size_t open_bytes; // of these
+    uint64_t openings; // that there were
+};
+struct fr_device_aperture_usage fr_device_aperture_get_usage(void);
+
+#endif
