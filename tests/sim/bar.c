@@ -224,10 +224,16 @@ static bool first_touch(uintptr_t address)
 {
     struct search search = {.address = address};
     walk_mappings(find_inode, &search);
+    for (unsigned i = 0; i < count; i++) {
+        if (covers(dmabufs[i].reads, &dmabufs[i], address))
+            return true; // likewise
+    }
     for (unsigned i = 0; i < count && search.inode != 0; i++) {
         struct dmabuf *dmabuf = &dmabufs[i];
-        if (dmabuf->inode != search.inode || dmabuf->is_attached)
+        if (dmabuf->inode != search.inode)
             continue;
+        if (dmabuf->is_attached) // another thread's touch was first
+            return true;
         walk_mappings(attach, dmabuf);
         (void)!ftruncate(dmabuf->file, (off_t)dmabuf->bytes);
         return true;

@@ -29,7 +29,7 @@ _Atomic size_t fr_request_tracked_count;
 FR_TLS bool fr_request_any_abandoned;
 _Atomic bool fr_request_has_handler;
 
-bool fr_request_errors_return;
+_Atomic bool fr_request_errors_told;
 
 int fr_abi_type_bytes(fr_word type)
 {
@@ -257,7 +257,7 @@ static void test_short(void)
     static const unsigned char rts[MESSAGE_BYTES] = NOTHING "A";
     struct fr_request_posted *posted = NULL;
     start();
-    fr_request_errors_return = true;
+    fr_request_errors_told = true;
     for (int bytes = 0; bytes <= FR_RNDV_RTS_BYTES; bytes++) {
         const fr_word args[] = {FR_PTR(rts), (fr_word)bytes, 0, 1, 2, 3, 0};
         bool is_short = bytes < FR_RNDV_RTS_BYTES;
@@ -271,7 +271,7 @@ static void test_short(void)
               bytes);
         fr_request_posted_forget(posted);
     }
-    fr_request_errors_return = false;
+    fr_request_errors_told = false;
 }
 
 static void add_alone(fr_word request, const void *buffer)
