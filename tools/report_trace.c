@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Merges the traces of ranks into one file. Times count from the rank that began first. The clocks
-// of hosts differ, and messages between them say by how much (report_clocks.c). Of a job with very
-// many events the last ones of each rank stay, so that a viewer can show them.
+// of hosts differ, and messages between them say by how much (report_clocks.c). A job with very
+// many events keeps the last ones of each rank, so that a viewer can show them.
 #include "config.h"
 
 #include "report_trace.h"

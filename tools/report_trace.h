@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the merging of traces and the alignment of their clocks share. Private to these.
+// Shared by the merging of traces and the alignment of their clocks. Private to these.
 #ifndef FR_TOOLS_REPORT_TRACE_H
 #define FR_TOOLS_REPORT_TRACE_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Places in the program's code, from /proc/self/maps and from the ELF files that are mapped. Of the
-// files nothing is believed.
+// Places in the program's code, from /proc/self/maps and from the ELF files that are mapped. All
+// that the files say is checked.
 #include "config.h"
 
 #include "fabrail/core/object.h"

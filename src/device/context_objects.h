@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What belongs to one context of a device: a context that is current, a stream that is lent, the
-// kernels that are loaded. Private to module device.
+// Objects of one context of a device: a context that is current, a stream that is lent, the kernels
+// that are loaded. Private to module device.
 #ifndef FR_DEVICE_CONTEXT_OBJECTS_H
 #define FR_DEVICE_CONTEXT_OBJECTS_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the files of module device share, and the rows of its vendors use.
+// Shared by the files of module device, and used by the rows of its vendors.
 #ifndef FR_DEVICE_DEVICE_INT_H
 #define FR_DEVICE_DEVICE_INT_H
 
@@ -75,7 +75,7 @@ FR_MUST_CHECK enum fr_status fr_device_few_copy(const struct fr_device_range *ra
 
 // Does a simplified copy between the application's device memory and the host by the CPU, where
 // that can and is quicker. `low` and `high` bound its bytes on the device. The application's work
-// on these is waited for. What was written has landed in the device's memory when the call returns.
+// on these is waited for. Bytes that were written have landed on the device when the call returns.
 // Returns FR_ERR_UNSUPPORTED where the driver is to do the copy.
 FR_MUST_CHECK enum fr_status fr_device_aperture_copy(const struct fr_device_range *range,
                                                      enum fr_device_direction direction,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What vendors' devices offer, as one row of operations for each vendor. Private to module device.
+// Operations of vendors' devices, a row for each vendor. Private to module device.
 //
 // A new vendor needs a folder with its operations, a row in vendors.c, and a simulated driver in
 // tests.

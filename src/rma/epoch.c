@@ -34,7 +34,7 @@ bool fr_rma_has_epoch(const struct fr_rma_window *window)
     return window->started || window->exposed || has_lock(window);
 }
 
-// Returns whether an epoch of another sort may begin. What a fence has begun is none then.
+// Returns whether an epoch of another sort may begin. An epoch that a fence has begun is over then.
 static bool leave_fence(struct fr_rma_window *window)
 {
     if (!atomic_load_explicit(&window->fenced, memory_order_relaxed))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An origin's requests to targets that it reaches by messages alone. Data are cut into fragments.
-// What is sent is copied within the call. Each request has an answer, which brings data and tells a
-// failure; few are under way at a time.
+// Bytes to send are copied within the call. Each request has an answer, which brings data and tells
+// a failure; few are under way at a time.
 #include "config.h"
 
 #include "rma/far.h"

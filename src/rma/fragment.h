@@ -13,7 +13,7 @@ struct fr_rma_fragment {
     size_t first, last; // in bytes of the packed data
     struct fr_rma_run runs[FR_RMA_MOST_RUNS];
     uint32_t count;
-    // Of the elements that are being visited: where the first is, and where it is packed.
+    // The first of the elements that are being visited: where it is, and where it is packed.
     ptrdiff_t offset;
     size_t packed;
 };

@@ -80,11 +80,11 @@ struct fr_rma_window {
     intptr_t bytes;
     struct fr_rma_window *next; // of those that the table has in the same place
 
-    // Of a dynamic window (src/rma/region.h).
+    // For a dynamic window (src/rma/region.h).
     struct fr_rma_region *attached; // by this rank; by the lock of region.c
     struct fr_rma_region *regions;  // of others, mapped here; one thread at a time uses them
 
-    // Of a window whose ranks send each other messages.
+    // For a window whose ranks send each other messages.
     bool is_far;
     bool spans_hosts;
     bool has_threads, has_thread; // the program has several; Fabrail's runs for this window
@@ -171,7 +171,7 @@ FR_MUST_CHECK enum fr_status fr_rma_copy_target(const struct fr_rma_target *targ
                                                 struct fr_staging_lease packed,
                                                 enum fr_device_direction direction);
 
-// What an update does in packed host memory.
+// An update in packed host memory.
 struct fr_rma_operands {
     char *there, *origin, *compare; // NULL: there is none
     size_t bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a target does for other ranks of its window, as their messages ask for it. Bytes of a
-// message are checked before use.
+// The work that a target does for other ranks of its window, as their messages ask for it. Bytes of
+// a message are checked before use.
 #include "config.h"
 
 #include "rma/far.h"

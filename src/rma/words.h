@@ -53,8 +53,9 @@ FR_MUST_CHECK enum fr_status fr_rma_words_lock(struct fr_rma_words *words, int t
                                                bool exclusive);
 void fr_rma_words_unlock(struct fr_rma_words *words, int target, bool exclusive);
 
-// The same for a rank that waits elsewhere. Draws a ticket. Looks whether its turn has come, which
-// gives the lock to `rank`: FR_ERR_NOT_FOUND means not yet, FR_ERR_MPI never. Gives a ticket up.
+// Take the lock for a rank that waits elsewhere. The first draws a ticket. The second looks whether
+// its turn has come, which gives the lock to `rank`: FR_ERR_NOT_FOUND means not yet, FR_ERR_MPI
+// never. The third gives a ticket up.
 uint32_t fr_rma_words_draw(struct fr_rma_words *words, int target);
 FR_MUST_CHECK enum fr_status fr_rma_words_look(struct fr_rma_words *words, int target,
                                                uint32_t ticket, bool exclusive, int rank);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Wrong uses of windows: each ends with the same class of error in a window over device memory as
-// in one of host memory, which is the MPI's own. What the MPI does not find there is not compared.
+// in one of host memory, which is the MPI's own. Errors that the MPI does not find there are not
+// compared.
 //
 //     window_errors [CASE]        of all cases, or of one; prints the classes of both
 #include "../programs/memory.h"

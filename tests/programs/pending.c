@@ -90,7 +90,7 @@ static int part_of(int from, int to, int count)
     return (from + 2 * to) % 3 == 0 ? 0 : count - (from + to) % 2 * (count > 1);
 }
 
-// Begins an exchange of unequal parts. What is received lies in the order of ranks turned round.
+// Begins an exchange of unequal parts. Received parts lie in the order of ranks turned round.
 static void begin_parts(struct operation *op, int size, int rank, int count, int number)
 {
     op->counts = calloc(4 * (size_t)size, sizeof(int));

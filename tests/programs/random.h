@@ -147,7 +147,7 @@ void walk_new_data(struct walk *walk);
 // what no peer ever sends.
 struct buffer *walk_buffer(struct walk *walk, const char *name, size_t bytes, size_t alignment);
 
-// The same for a window, mostly in memory that other processes can map.
+// Makes a buffer for a window, mostly in memory that other processes can map.
 struct buffer *walk_window(struct walk *walk, size_t bytes, size_t alignment);
 
 // Compares it, and counts that for its kind.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the files of the CUDA row share: the context scope, leased streams, and the row's members.
+// Shared by the files of the CUDA row: the context scope, leased streams, and the row's members.
 // Private to src/device/cuda.
 #ifndef FR_DEVICE_CUDA_CUDA_INT_H
 #define FR_DEVICE_CUDA_CUDA_INT_H
