@@ -128,6 +128,10 @@ static void tell_cpu_access(const struct fr_info_gpus *gpus)
         printf("note       the CPU reads and writes GPU memory itself, by %s; memory is pinned for "
                "that when it is used again, which takes about 1.4 ms\n",
                gpus->cpu_way);
+    else if (fr_core_settings()->cpu_access == FR_CPU_ACCESS_OFF)
+        puts("note       the driver copies short messages, in 6 to 8 us each; "
+             "FABRAIL_CPU_ACCESS=auto has the CPU copy them, where GDRCopy is there or a driver of "
+             "CUDA 13.3");
     else
         printf(
             "note       the CPU does not reach GPU memory (%s): the driver copies short messages, "
@@ -143,6 +147,8 @@ int fr_info_check(const struct fr_info *info)
                       "fabrail info --library=FILE");
     found += check_gpus(&info->gpus) + check_shared_memory() + check_nics(info);
     tell_cpu_access(&info->gpus);
+    if (access("/dev/gdrdrv", F_OK) != 0)
+        puts("note       no GDRCopy: MPIs that are GPU-aware are slower at short messages");
     if (info->gpus.count > 0 && access("/tmp/nvidia-mps/control", F_OK) != 0)
         puts("note       no MPS: ranks that share a GPU take turns; nvidia-cuda-mps-control -d "
              "starts it");

@@ -243,6 +243,10 @@ void fr_core_sites_find(struct fr_core_site *sites, size_t count, bool in_signal
         if (sites[i].object[0] && !was_seen(sites, i))
             look_into(&sites[i], count - i);
     }
+    for (size_t i = 0; i < count; i++) {
+        if (!sites[i].object[0]) // code made at run time, which lies elsewhere in each process
+            sites[i].address = 0;
+    }
     for (size_t i = 0; i < count && !in_signal; i++)
         demangle(&sites[i]);
 }

@@ -285,7 +285,8 @@ static bool copy_by_cpu(struct fr_device_batch *batch, const struct fr_device_ra
                         enum fr_device_direction direction, const struct fr_device_copy *copy)
 {
     uintptr_t low, high;
-    if (copy->on_device || copy->own || batch->stream_count > 0 || batch->piece_count > 0)
+    if (copy->on_device || copy->own || batch->stream_count > 0 || batch->piece_count > 0 ||
+        batch->has_few)
         return false;
     device_span(copy, direction, &low, &high);
     enum fr_status status = fr_device_aperture_copy(range, direction, copy, low, high);

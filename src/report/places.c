@@ -148,6 +148,15 @@ static void sort(void) // not qsort, which may allocate
     }
 }
 
+// Whether nothing was counted for a place. Threads of Fabrail's count bytes outside of calls.
+static bool is_empty(const struct fr_report_place *place)
+{
+    uint64_t bytes = 0;
+    for (unsigned path = 0; path < FR_PATH_COUNT; path++)
+        bytes += place->bytes[path];
+    return place->calls == 0 && bytes == 0;
+}
+
 void fr_report_places_sum_up(double ns_a_tick)
 {
     sums[0] = (struct fr_report_place){.fn = FR_FN_STUB_COUNT};
@@ -159,9 +168,7 @@ void fr_report_places_sum_up(double ns_a_tick)
                 add_row(row, ns_a_tick);
         }
     }
-    if (sums[0].calls == 0 && sum_count == 1)
-        sum_count = 0;
-    else if (sums[0].calls == 0)
+    if (is_empty(&sums[0]))
         sums[0] = sums[--sum_count];
     sort();
     for (unsigned i = 0; i < sum_count; i++)

@@ -33,7 +33,7 @@ struct call {
     uintptr_t site;     // to which it returns
     const fr_word *args;
     unsigned label;       // of the communicator that it names, once asked for
-    unsigned first_label; // of its first buffer\'s communicator
+    unsigned first_label; // of its first buffer's communicator
     uint64_t begin;
     uint64_t bytes;
     int peer;

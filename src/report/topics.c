@@ -139,6 +139,8 @@ int fr_verdict_topic(const struct fr_verdict_reason *row)
         return TURNS;
     if (says(row, "no device workspace"))
         return NO_WORKSPACE;
+    if (says(row, "the CPU reads device memory itself"))
+        return -1; // the quickest way
     if (kind == MESSAGE)
         return UNAWARE_MESSAGES;
     if (!row->reason)

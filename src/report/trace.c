@@ -88,9 +88,9 @@ void fr_report_trace_waited(uint64_t begin, int rank)
 
 void fr_report_trace_message(bool leaves, int sender, uint64_t number)
 {
-    uint64_t now = fr_core_ticks();
     if (!tracing)
         return;
+    uint64_t now = fr_core_ticks();
     fr_report_trace_add(&(struct fr_report_event){
         .name = "message",
         .begin = now,

@@ -58,8 +58,8 @@ typedef struct {
 
 EXPORT gdr_t gdr_open(void);
 EXPORT int gdr_close(gdr_t gdr);
-EXPORT int gdr_pin_buffer_v2(gdr_t gdr, unsigned long address, size_t bytes, uint32_t flags,
-                             gdr_mh_t *handle);
+EXPORT int gdr_pin_buffer(gdr_t gdr, unsigned long address, size_t bytes, uint64_t token,
+                          uint32_t va_space, gdr_mh_t *handle);
 EXPORT int gdr_unpin_buffer(gdr_t gdr, gdr_mh_t handle);
 EXPORT int gdr_get_info_v2(gdr_t gdr, gdr_mh_t handle, gdr_info_v2_t *info);
 EXPORT int gdr_map(gdr_t gdr, gdr_mh_t handle, void **address, size_t bytes);
@@ -146,13 +146,13 @@ int gdr_close(gdr_t gdr)
     return 0;
 }
 
-int gdr_pin_buffer_v2(gdr_t gdr, unsigned long address, size_t bytes, uint32_t flags,
-                      gdr_mh_t *handle)
+int gdr_pin_buffer(gdr_t gdr, unsigned long address, size_t bytes, uint64_t token,
+                   uint32_t va_space, gdr_mh_t *handle)
 {
-    enter("gdr_pin_buffer_v2");
+    enter("gdr_pin_buffer");
     uintptr_t low = address / PAGE * PAGE;
     size_t whole = (address + bytes - low + PAGE - 1) / PAGE * PAGE;
-    struct pin *pin = fails() || flags > 1 ? NULL : calloc(1, sizeof(*pin));
+    struct pin *pin = fails() || token != 0 || va_space != 0 ? NULL : calloc(1, sizeof(*pin));
     bool pinned = pin && driver.pin(low, whole, &pin->newest) == CUDA_SUCCESS;
     if (pinned) {
         pin->address = low;

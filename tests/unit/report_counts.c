@@ -159,6 +159,23 @@ static void test_full(void)
     CHECK(sized == 2 * FR_ROWS, "%ju", (uintmax_t)sized);
 }
 
+// Threads of Fabrail's move bytes outside of calls, which no call site has.
+static void test_outside(void)
+{
+    enum { BYTES = 5 };
+    static const struct fr_report_buffer buffer = {
+        .fn = FR_FN_MPI_Bsend, .path = FR_PATH_RAIL, .in_bytes = BYTES};
+    const struct fr_core_site *sites;
+    unsigned count;
+    uint64_t bytes = 0;
+    fr_report_buffer(&buffer);
+    fr_report_sum_up();
+    const struct fr_report_place *places = fr_report_places(&sites, &count);
+    for (unsigned i = 0; i < count; i++)
+        bytes += places[i].site == 0 ? places[i].bytes[FR_PATH_RAIL] : 0;
+    CHECK(bytes == BYTES, "%ju", (uintmax_t)bytes);
+}
+
 // More call sites than there is room for: what they have moved is counted in one row.
 static void test_places(void)
 {
@@ -264,6 +281,7 @@ int main(void)
     test_sampled_time();
     test_left_span();
     test_full();
+    test_outside();
     test_places();
     test_text();
     test_special();

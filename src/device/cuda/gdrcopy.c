@@ -30,8 +30,8 @@ typedef struct {
 
 extern gdr_t gdr_open(void);
 extern int gdr_close(gdr_t gdr);
-extern int gdr_pin_buffer_v2(gdr_t gdr, unsigned long address, size_t bytes, uint32_t flags,
-                             gdr_mh_t *handle);
+extern int gdr_pin_buffer(gdr_t gdr, unsigned long address, size_t bytes, uint64_t token,
+                          uint32_t va_space, gdr_mh_t *handle);
 extern int gdr_unpin_buffer(gdr_t gdr, gdr_mh_t handle);
 extern int gdr_get_info_v2(gdr_t gdr, gdr_mh_t handle, gdr_info_v2_t *info);
 extern int gdr_map(gdr_t gdr, gdr_mh_t handle, void **address, size_t bytes);
@@ -42,7 +42,7 @@ extern int gdr_copy_from_mapping(gdr_mh_t handle, void *to, const void *from, si
 #define GDR_FUNCTIONS(X)                                                                           \
     X(gdr_open)                                                                                    \
     X(gdr_close)                                                                                   \
-    X(gdr_pin_buffer_v2)                                                                           \
+    X(gdr_pin_buffer)                                                                              \
     X(gdr_unpin_buffer)                                                                            \
     X(gdr_get_info_v2)                                                                             \
     X(gdr_map)                                                                                     \
@@ -123,7 +123,7 @@ static enum fr_status open_aperture(const struct fr_device_range *range, uintptr
     gdr_mh_t handle;
     gdr_info_v2_t info = {0};
     void *mapped = NULL;
-    if (api.gdr_pin_buffer_v2(gdr, first, pinned, 0, &handle) != 0)
+    if (api.gdr_pin_buffer(gdr, first, pinned, 0, 0, &handle) != 0)
         return FR_ERR_UNSUPPORTED;
     if (api.gdr_map(gdr, handle, &mapped, pinned) != 0)
         goto unpin;
