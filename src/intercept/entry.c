@@ -53,6 +53,16 @@ static bool communicates(enum fr_class class)
            class == FR_CLASS_PSEND || class == FR_CLASS_PRECV;
 }
 
+// Whether a program may wait by calling functions of a class again and again. It may wait so for
+// memory of its own, or memory that is mapped, to change.
+static bool may_be_polled(enum fr_class class)
+{
+    enum fr_intercept_check check = classes[class].check;
+    return check <= FR_CHECK_PROBE || check == FR_CHECK_NO_REQUESTS || class == FR_CLASS_RMA ||
+           class == FR_CLASS_WIN_SYNC || class == FR_CLASS_WIN_SYNC_RANK ||
+           class == FR_CLASS_WIN_OPEN || class == FR_CLASS_WIN_LOOK;
+}
+
 static void set_entry(enum fr_fn fn)
 {
     struct fr_intercept_entry *entry = &fr_intercept_entries[fn];
@@ -79,8 +89,7 @@ static void set_entry(enum fr_fn fn)
     if (entry->check <= FR_CHECK_HOST_BUFFERS && entry->check != FR_CHECK_PROBE)
         entry->buffer_count = row->buffer_count;
     memcpy(entry->buffers, row->buffers, sizeof(entry->buffers));
-    entry->polls = entry->check <= FR_CHECK_PROBE || entry->check == FR_CHECK_NO_REQUESTS ||
-                   row->class == FR_CLASS_WIN_LOOK;
+    entry->polls = may_be_polled(row->class);
     entry->plain = plain_of(fn);
     // A report counts every call that is looked at. Senders over rails may wait for a word.
     bool never = entry->plain == FR_PLAIN_NEVER || fr_report_on || fr_intercept_wants_host_rails();

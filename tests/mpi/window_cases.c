@@ -10,6 +10,7 @@
 // lock      a rank gives up its wait for a lock, and so do those after it
 // waits     a target is in a call that waits for its origins
 // part      a window of some ranks, while all meet
+// polls     a target looks at its own memory until an origin has changed it
 // threads   a target computes, and another of its threads waits
 // freed     memory is freed that is attached to a window
 // shared    all ranks use memory that they share
@@ -265,6 +266,57 @@ static void part(void)
     memory_free(&memory);
 }
 
+// Looks at the first number of a rank's memory.
+static int look(MPI_Win win, int target, int way)
+{
+    int seen = 0;
+    if (way == 2)
+        MPI_Win_lock(MPI_LOCK_SHARED, target, 0, win);
+    if (way == 0)
+        MPI_Fetch_and_op(NULL, &seen, MPI_INT, target, 0, MPI_NO_OP, win);
+    else
+        MPI_Get(&seen, 1, MPI_INT, target, 0, 1, MPI_INT, win);
+    if (way == 2)
+        MPI_Win_unlock(target, win);
+    else if (way == 1)
+        MPI_Win_flush_all(win);
+    else
+        MPI_Win_flush(target, win);
+    return seen;
+}
+
+// Changes the memory of rank 0 by the last rank, while rank 0 waits for that in many ways.
+static void polls(void)
+{
+    enum { LOOKS = 3 };
+    int zero = 0;
+    MPI_Win win;
+    memory_start(rank);
+    struct memory memory = memory_new(MEMORY_DEVICE, sizeof(int));
+    memory_write(&memory, 0, &zero, sizeof(zero));
+    make(&memory, sizeof(int), sizeof(int), &win, 1);
+    for (int way = 0; way < LOOKS; way++) {
+        int value = way + 1;
+        if (way < 2)
+            MPI_Win_lock_all(0, win);
+        else if (rank == size - 1)
+            MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+        if (rank == size - 1)
+            MPI_Accumulate(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_REPLACE, win);
+        if (rank == size - 1 && way < 2)
+            MPI_Win_flush(0, win);
+        while (rank == 0 && look(win, 0, way) != value)
+            ;
+        if (way < 2)
+            MPI_Win_unlock_all(win);
+        else if (rank == size - 1)
+            MPI_Win_unlock(0, win);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_Win_free(&win);
+    memory_free(&memory);
+}
+
 static void threads(void)
 {
     int found[2] = {0}, level;
@@ -490,9 +542,10 @@ static void gone(const struct death *death)
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = {{"idle", idle},   {"evicted", evicted}, {"allocate", allocate}, {"bad", bad},
-             {"lock", lock},   {"waits", waits},     {"part", part},         {"threads", threads},
-             {"freed", freed}, {"shared", shared},   {"manual", manual},     {"large", large}};
+} cases[] = {{"idle", idle},       {"evicted", evicted}, {"allocate", allocate}, {"bad", bad},
+             {"lock", lock},       {"waits", waits},     {"part", part},         {"polls", polls},
+             {"threads", threads}, {"freed", freed},     {"shared", shared},     {"manual", manual},
+             {"large", large}};
 
 int main(int argc, char **argv)
 {
