@@ -114,6 +114,9 @@ bool fr_rma_needs_calls(void);
 // Acts on messages of other ranks. Called wherever this process makes progress.
 void fr_rma_progress(void);
 
+// Ends the thread that does so where windows are left over when MPI ends.
+void fr_rma_end(void);
+
 // Called before a call of MPI in which all ranks of an intra-communicator meet, while
 // fr_rma_needs_calls: waits until those that share a window with messages have come, since none of
 // them makes progress within the call.

@@ -12,6 +12,7 @@ enum { LEAST_NAP_NS = 20000, MOST_NAP_NS = 1000000 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // also held while the thread ends
 static unsigned users;
+static bool is_running;
 static pthread_t thread;
 static _Atomic bool stops;
 
@@ -33,21 +34,31 @@ static void *run(void *nothing)
 }
 
 // All signals are blocked in the thread, since they are the program's own business.
-static bool start(void)
+static void start(void)
 {
     sigset_t all, before;
     sigfillset(&all);
     atomic_store(&stops, false);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(&thread, NULL, run, NULL) == 0;
+    is_running = pthread_create(&thread, NULL, run, NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
+}
+
+static void stop(void)
+{
+    if (!is_running)
+        return;
+    atomic_store(&stops, true);
+    pthread_join(thread, NULL);
+    is_running = false;
 }
 
 bool fr_rma_thread_start(void)
 {
     pthread_mutex_lock(&mutex);
-    bool runs = users > 0 || start();
+    if (users == 0)
+        start();
+    bool runs = is_running;
     users += runs;
     pthread_mutex_unlock(&mutex);
     return runs;
@@ -56,9 +67,14 @@ bool fr_rma_thread_start(void)
 void fr_rma_thread_stop(void)
 {
     pthread_mutex_lock(&mutex);
-    if (--users == 0) {
-        atomic_store(&stops, true);
-        pthread_join(thread, NULL);
-    }
+    if (--users == 0)
+        stop();
+    pthread_mutex_unlock(&mutex);
+}
+
+void fr_rma_end(void)
+{
+    pthread_mutex_lock(&mutex);
+    stop();
     pthread_mutex_unlock(&mutex);
 }

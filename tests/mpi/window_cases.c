@@ -12,6 +12,7 @@
 // part      a window of some ranks, while all meet
 // polls     a target looks at its own memory until an origin has changed it
 // threads   a target computes, and another of its threads waits
+// leaked    MPI ends before a window
 // freed     memory is freed that is attached to a window
 // shared    all ranks use memory that they share
 // manual    a rank with several threads lets none make progress
@@ -335,6 +336,14 @@ static void threads(void)
     memory_free(&memory);
 }
 
+static void leaked(void)
+{
+    MPI_Win win;
+    memory_start(rank);
+    struct memory memory = memory_new(MEMORY_DEVICE, sizeof(int));
+    make(&memory, sizeof(int), sizeof(int), &win, 1);
+}
+
 static void freed(void)
 {
     enum { BYTES = 4096 };
@@ -544,14 +553,17 @@ static const struct {
     void (*run)(void);
 } cases[] = {{"idle", idle},       {"evicted", evicted}, {"allocate", allocate}, {"bad", bad},
              {"lock", lock},       {"waits", waits},     {"part", part},         {"polls", polls},
-             {"threads", threads}, {"freed", freed},     {"shared", shared},     {"manual", manual},
-             {"large", large}};
+             {"threads", threads}, {"leaked", leaked},   {"freed", freed},       {"shared", shared},
+             {"manual", manual},   {"large", large}};
 
 int main(int argc, char **argv)
 {
-    int level = argc > 1 && (strcmp(argv[1], "threads") == 0 || strcmp(argv[1], "manual") == 0)
-                    ? MPI_THREAD_MULTIPLE
-                    : MPI_THREAD_SINGLE;
+    static const char *const several[] = {"threads", "leaked", "manual"};
+    int level = MPI_THREAD_SINGLE;
+    for (size_t i = 0; i < sizeof(several) / sizeof(several[0]) && argc > 1; i++) {
+        if (strcmp(argv[1], several[i]) == 0)
+            level = MPI_THREAD_MULTIPLE;
+    }
     MPI_Init_thread(&argc, &argv, level, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -566,6 +578,8 @@ int main(int argc, char **argv)
     }
     memory_stop();
     MPI_Finalize();
+    if (argc > 1 && strcmp(argv[1], "leaked") == 0)
+        usleep(50000); // for what would still call MPI
     if (failures == 0)
         printf("rank %d: to the end\n", rank);
     return failures != 0;
