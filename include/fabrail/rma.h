@@ -107,9 +107,14 @@ void fr_rma_window_free(struct fr_rma_window *window);
 // window is bound.
 bool fr_rma_window_has_messages(const struct fr_rma_window *window);
 
-// Returns whether there is such a window, and calls of MPI that wait have to make progress for it.
-// Not so where a thread of Fabrail's does.
-bool fr_rma_needs_calls(void);
+// Number of such windows for which no thread of Fabrail's makes progress.
+extern _Atomic unsigned fr_rma_unattended_count;
+
+// Returns whether calls of MPI that wait have to make progress for a window.
+static inline bool fr_rma_needs_calls(void)
+{
+    return atomic_load_explicit(&fr_rma_unattended_count, memory_order_relaxed) != 0;
+}
 
 // Acts on messages of other ranks. Called wherever this process makes progress.
 void fr_rma_progress(void);

@@ -368,12 +368,6 @@ bool fr_rma_window_has_messages(const struct fr_rma_window *window)
     return window->is_far;
 }
 
-bool fr_rma_needs_calls(void)
-{
-    const struct fr_rma_window *window = fr_rma_far_any() ? fr_rma_far_after(NULL) : NULL;
-    return window && !window->has_threads;
-}
-
 int fr_rma_window_size(const struct fr_rma_window *window)
 {
     return window->size;
