@@ -99,20 +99,31 @@ enum fr_status fr_rma_attach(struct fr_rma_window *window, uintptr_t address, si
     return FR_OK;
 }
 
+// Copies the first region of device memory that lies at an address or above. Returns false where
+// there is none.
+static bool copy_next(const struct fr_rma_window *window, uint64_t from, struct fr_rma_part *part)
+{
+    const struct fr_rma_region *found = NULL;
+    fr_core_lock(&lock);
+    for (const struct fr_rma_region *region = window->attached; region; region = region->next) {
+        if (fr_device_owns(&region->part.range) && region->part.base >= from &&
+            (!found || region->part.base < found->part.base))
+            found = region;
+    }
+    if (found)
+        *part = found->part;
+    fr_core_unlock(&lock);
+    return found != NULL;
+}
+
+// Other threads may detach memory meanwhile.
 enum fr_status fr_rma_regions_sync(struct fr_rma_window *window)
 {
     enum fr_status status = FR_OK;
-    fr_core_lock(&lock);
-    struct fr_rma_region *region = window->attached;
-    fr_core_unlock(&lock);
-    while (region && status == FR_OK) {
-        const struct fr_rma_part *part = &region->part;
-        if (fr_device_owns(&part->range))
-            status = fr_device_sync_app_work(&part->range, part->address, (size_t)part->bytes);
-        fr_core_lock(&lock);
-        region = region->next;
-        fr_core_unlock(&lock);
-    }
+    struct fr_rma_part part;
+    for (uint64_t from = 0; status == FR_OK && copy_next(window, from, &part);
+         from = part.base + part.bytes)
+        status = fr_device_sync_app_work(&part.range, part.address, (size_t)part.bytes);
     return status;
 }
 
