@@ -70,6 +70,23 @@ static enum fr_status send(struct fr_rma_window *window, uint64_t name, unsigned
     return fr_rma_message_send(message, window->world[rank]);
 }
 
+// Forgets a meeting that nobody is ahead in. Later meetings of the name count from the beginning.
+static void leave(struct fr_rma_window *window, struct fr_rma_meeting *meeting, unsigned rounds)
+{
+    bool is_even = true;
+    fr_core_lock(&lock);
+    for (unsigned round = 0; round < ROUNDS; round++)
+        is_even = is_even && meeting->come[round] == (round < rounds ? meeting->held : 0);
+    struct fr_rma_meeting **at = &window->meetings;
+    while (*at != meeting)
+        at = &(*at)->next;
+    if (is_even)
+        *at = meeting->next;
+    fr_core_unlock(&lock);
+    if (is_even)
+        free(meeting);
+}
+
 static bool has_come(const struct fr_rma_meeting *meeting, unsigned round, uint32_t held)
 {
     fr_core_lock(&lock);
@@ -88,7 +105,8 @@ enum fr_status fr_rma_meet(struct fr_rma_window *window, uint64_t name, const in
     uint32_t held = meeting ? ++meeting->held : 0;
     fr_core_unlock(&lock);
     enum fr_status status = meeting ? FR_OK : FR_ERR_NO_MEMORY;
-    for (unsigned round = 0; status == FR_OK && (INT64_C(1) << round) < count; round++) {
+    unsigned round = 0;
+    for (; status == FR_OK && (INT64_C(1) << round) < count; round++) {
         int64_t step = INT64_C(1) << round;
         int to = (int)((own + step) % count), from = (int)((own - step + count) % count);
         wait.rank = ranks ? ranks[from] : from;
@@ -96,6 +114,8 @@ enum fr_status fr_rma_meet(struct fr_rma_window *window, uint64_t name, const in
         while (status == FR_OK && !has_come(meeting, round, held))
             status = fr_rma_wait_step(&wait);
     }
+    if (status == FR_OK && name != 0)
+        leave(window, meeting, round);
     return status;
 }
 
