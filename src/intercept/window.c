@@ -249,13 +249,19 @@ bool fr_intercept_call_window(enum fr_fn fn, fr_word *args, int *result)
     return true;
 }
 
+// Whether all ranks of the communicator that a waiting function names call it.
+static bool is_collective(enum fr_fn fn)
+{
+    enum fr_class class = fr_abi_rows[fn].class;
+    return fr_abi_rows[fn].comm >= 0 && class != FR_CLASS_STREAM &&
+           class != FR_CLASS_BUFFER_RETURN && fn != FR_FN_MPI_Comm_create_group;
+}
+
 void fr_intercept_gate(enum fr_fn fn, const fr_word *args)
 {
     int arg = fr_abi_rows[fn].comm;
-    enum fr_class class = fr_abi_rows[fn].class;
     struct fr_intercept_shape shape;
-    if (arg < 0 || class == FR_CLASS_REPLACE || class == FR_CLASS_STREAM ||
-        fn == FR_FN_MPI_Comm_create_group || fr_abi_handle(args[arg]) == fr_abi_mpi.COMM_NULL ||
+    if (!is_collective(fn) || fr_abi_handle(args[arg]) == fr_abi_mpi.COMM_NULL ||
         fr_intercept_shape_of(fr_abi_handle(args[arg]), &shape) != FR_OK || shape.inter)
         return;
     fr_rma_gate(fr_abi_handle(args[arg]), shape.size);

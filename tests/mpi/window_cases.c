@@ -157,6 +157,21 @@ static void lock(void)
 
 enum { WAYS = 9 };
 
+// Calls what rank 0 alone may call on a communicator.
+static void call_alone(MPI_Comm comm)
+{
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
+    static char room[MPI_BSEND_OVERHEAD + 64];
+    void *address = NULL;
+    int bytes = 0;
+    MPI_Comm_attach_buffer(comm, room, sizeof(room));
+    MPI_Comm_detach_buffer(comm, &address, &bytes);
+    check(address == room && bytes == sizeof(room), "MPI_Comm_detach_buffer");
+#else
+    (void)comm;
+#endif
+}
+
 // Has rank 0 wait for the others in a call of MPI, in many ways.
 static void meet(int way, MPI_Comm comm)
 {
@@ -199,6 +214,8 @@ static void meet(int way, MPI_Comm comm)
             MPI_Test(&request, &done, MPI_STATUS_IGNORE);
         break;
     default:
+        if (rank == 0)
+            call_alone(comm);
         MPI_Ssend(&one, 1, MPI_INT, (rank + 1) % size == 0 ? MPI_PROC_NULL : rank + 1, 7, comm);
         MPI_Recv(&one, 1, MPI_INT, rank == 0 ? MPI_PROC_NULL : rank - 1, 7, comm,
                  MPI_STATUS_IGNORE);
