@@ -21,6 +21,7 @@ enum obstacle {
     BAD,
     NO_MESSAGES,
     NO_THREAD,
+    THREADS_DIFFER,
     NOT_SHARED
 };
 
@@ -31,6 +32,7 @@ static const char *const obstacles[] = {
     [NOT_SHARED] = "maps not all of the memory that is to be shared",
     [NO_MESSAGES] = "has no way to send messages about it",
     [NO_THREAD] = "has several threads, and FABRAIL_PROGRESS=manual lets none act on messages",
+    [THREADS_DIFFER] = "has MPI_THREAD_MULTIPLE, which not all ranks have",
 };
 
 // Completes an exchange that has been begun with all ranks, and makes progress meanwhile.
@@ -185,6 +187,7 @@ static enum obstacle prepare(struct fr_rma_window *window, const struct fr_rma_o
         return BAD;
     find_world(window, offer->comm);
     own->mute = find_mute(&window->has_threads);
+    own->has_threads = window->has_threads;
     if (offer->lacks_memory)
         return NO_MEMORY;
     if (window->rank == find_leader(window) && fr_rma_words_open(&window->words, true) != FR_OK)
@@ -225,24 +228,30 @@ static void send_again(struct fr_rma_window *window, const struct fr_rma_advert 
     }
 }
 
-// Finds whether ranks have to send messages, and which one cannot.
-static const struct fr_rma_advert *judge_messages(struct fr_rma_window *window,
-                                                  const struct fr_rma_advert *adverts)
+// Finds whether ranks have to send messages. Returns the rank that stands in the way, and writes
+// why; NULL if none does. Ranks without threads meet before collectives, and others do not.
+static const struct fr_rma_advert *
+judge_messages(struct fr_rma_window *window, const struct fr_rma_advert *adverts, unsigned *why)
 {
-    const struct fr_rma_advert *mute = adverts;
-    bool needed = false;
+    const struct fr_rma_advert *mute = adverts, *threaded = NULL;
+    bool needed = false, differ = false;
     for (int rank = 0; rank < window->size; rank++) {
         needed = needed || adverts[rank].needs_messages;
         mute = adverts[rank].mute > mute->mute ? &adverts[rank] : mute;
+        threaded = adverts[rank].has_threads ? &adverts[rank] : threaded;
+        differ = differ || adverts[rank].has_threads != adverts[0].has_threads;
     }
     if (!needed)
         fr_rma_far_leave(window);
-    if (needed && mute->mute == NONE && window->has_threads) {
+    *why = !needed ? NONE : mute->mute != NONE ? mute->mute : differ ? THREADS_DIFFER : NONE;
+    if (*why != NONE)
+        return *why == THREADS_DIFFER ? threaded : mute;
+    if (needed && window->has_threads) {
         window->has_thread = fr_rma_thread_start();
         if (!window->has_thread)
             fr_error("no thread could be started for the messages of a window");
     }
-    return needed && mute->mute != NONE ? mute : NULL;
+    return NULL;
 }
 
 static enum fr_rma_outcome refuse(const struct fr_rma_offer *offer, int rank, unsigned obstacle)
@@ -284,8 +293,9 @@ static enum fr_rma_outcome make(const struct fr_rma_offer *offer,
         return FR_RMA_FAILED;
     if (worst->obstacle != NONE)
         return refuse(offer, (int)(worst - adverts), worst->obstacle);
-    const struct fr_rma_advert *mute = judge_messages(window, adverts);
-    return mute ? refuse(offer, (int)(mute - adverts), mute->mute) : FR_RMA_SERVED;
+    unsigned why = NONE;
+    const struct fr_rma_advert *mute = judge_messages(window, adverts, &why);
+    return mute ? refuse(offer, (int)(mute - adverts), why) : FR_RMA_SERVED;
 }
 
 enum fr_rma_outcome fr_rma_window_agree(const struct fr_rma_offer *offer,

@@ -16,6 +16,7 @@
 // freed     memory is freed that is attached to a window
 // shared    all ranks use memory that they share
 // manual    a rank with several threads lets none make progress
+// levels    some ranks have several threads: those with WINDOW_CASES_THREADS in their environment
 // large     data that go over host memory are more than there may be
 // gone_*    a rank dies while others wait for it
 #include "../programs/memory.h"
@@ -429,7 +430,7 @@ static void shared(void)
     MPI_Info_free(&info);
 }
 
-static void manual(void)
+static void refused(void)
 {
     enum { BYTES = 4096 };
     MPI_Win win;
@@ -571,12 +572,12 @@ static const struct {
 } cases[] = {{"idle", idle},       {"evicted", evicted}, {"allocate", allocate}, {"bad", bad},
              {"lock", lock},       {"waits", waits},     {"part", part},         {"polls", polls},
              {"threads", threads}, {"leaked", leaked},   {"freed", freed},       {"shared", shared},
-             {"manual", manual},   {"large", large}};
+             {"manual", refused},  {"levels", refused},  {"large", large}};
 
 int main(int argc, char **argv)
 {
     static const char *const several[] = {"threads", "leaked", "manual"};
-    int level = MPI_THREAD_SINGLE;
+    int level = getenv("WINDOW_CASES_THREADS") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
     for (size_t i = 0; i < sizeof(several) / sizeof(several[0]) && argc > 1; i++) {
         if (strcmp(argv[1], several[i]) == 0)
             level = MPI_THREAD_MULTIPLE;
