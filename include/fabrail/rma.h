@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Module rma: windows over device memory. An origin moves data by its own device, straight to or
-// from the memory of the target, which is mapped there. The target does nothing.
+// from the memory of the target, where that is mapped. Otherwise it sends messages, and the target
+// acts on them when it makes progress.
 //
 // The real MPI has a window as well, over a few bytes of host memory that Fabrail owns. It gives
 // the handle, the group, the attributes and the error handler. Epochs are Fabrail's alone: their
-// words stand in memory that the ranks of the window share. So a window lies on one host.
+// words stand in memory that the ranks of one host share. Ranks of other hosts are told of them by
+// messages.
 //
 // Several threads may call any function on one window. A function that waits for other ranks makes
 // progress meanwhile, and gives up when a rank of the window is gone.
