@@ -195,8 +195,8 @@ void fr_request_attendant_allow(void (*look)(void));
 // whatever the program's threads do. Starts it if it is allowed. Costs a load or two otherwise.
 bool fr_request_is_attended(void);
 
-// Has the attendant look, if others may have begun to depend on this process. Returns whether there
-// is one.
+// Has the attendant look, since others may have begun to depend on this process. Whatever they
+// depend on is counted before. Returns whether there is an attendant.
 bool fr_request_attendant_wake(void);
 
 // Gives and receives what others wait for. Called by the attendant alone.

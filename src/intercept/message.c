@@ -307,8 +307,6 @@ bool fr_intercept_send_start(struct fr_request_op *op, struct fr_staging_view *v
     choice->reason = chosen.reason; // also the reason why MPI gets it
     if (!op->send)
         return false;
-    if (FR_UNLIKELY(!fr_request_serial)) // its receiver may ask this process for something
-        (void)fr_request_attendant_wake();
     choice->path = fr_policy_scheme_path(chosen.scheme);
     *scheme = fr_policy_scheme_name(chosen.scheme);
     view->path = FR_PATH_PASS; // MPI gets neither this memory nor a copy of it

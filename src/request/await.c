@@ -30,8 +30,6 @@ void fr_request_expect(int count)
         return;
     atomic_fetch_add_explicit(&fr_request_expected, (size_t)count, memory_order_relaxed);
     atomic_fetch_add_explicit(&fr_rndv_reasons, (size_t)count, memory_order_relaxed);
-    if (FR_UNLIKELY(!fr_request_serial) && count > 0)
-        (void)fr_request_attendant_wake();
 }
 
 void fr_request_notice_awaited(void)

@@ -138,6 +138,8 @@ int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request)
     add_to_count(1);
     atomic_store_explicit(fr_request_word_at(place), fr_request_word_of(request, FR_READY),
                           memory_order_release);
+    if (FR_UNLIKELY(!fr_request_serial))
+        (void)fr_request_attendant_wake();
     return fr_abi_mpi.SUCCESS;
 }
 

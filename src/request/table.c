@@ -190,8 +190,10 @@ void fr_request_table_add(struct fr_request_op *op, fr_word request)
     fr_core_unlock(&table_lock);
     if (!op->plain)
         atomic_fetch_add_explicit(&fr_request_special_count, 1, memory_order_release);
-    fr_request_expect(op->expects);
     atomic_fetch_add_explicit(&fr_request_tracked_count, 1, memory_order_release);
+    fr_request_expect(op->expects);
+    if (FR_UNLIKELY(!fr_request_serial))
+        (void)fr_request_attendant_wake();
 }
 
 void fr_request_show(struct fr_request_op *op)

@@ -50,6 +50,12 @@ bool fr_rndv_incoming_any(void)
     return true;
 }
 
+bool fr_request_attendant_wake(void)
+{
+    CHECK(fr_request_any_tracked(), "woken before the receive is counted");
+    return false;
+}
+
 void fr_request_table_drop_abandoned(fr_word request)
 {
     CHECK(false, "%lx", (long)request);
