@@ -857,7 +857,7 @@ static void run_own(void)
 
 // Threads of a rank that is in a call of MPI's own while another thread begins to send or to
 // receive, and then waits for it outside of MPI.
-enum { APART_SENDS, APART_RECEIVES, APART_BARRIER, APART_WAYS };
+enum { APART_SENDS, APART_RECEIVES, APART_HOST_RECEIVES, APART_BARRIER, APART_WAYS };
 
 static pthread_barrier_t ready;
 static MPI_Comm apart;
@@ -874,6 +874,11 @@ static void *stay_in_mpi(void *way)
     return NULL;
 }
 
+static bool receives_apart(int way)
+{
+    return way == APART_RECEIVES || way == APART_HOST_RECEIVES;
+}
+
 // Begins everything once the thread is in MPI, and then is in no call before that has come back.
 static void begin_and_join(int *way, const struct memory *memory, MPI_Datatype type,
                            MPI_Request *requests)
@@ -884,9 +889,10 @@ static void begin_and_join(int *way, const struct memory *memory, MPI_Datatype t
     pthread_barrier_wait(&ready);
     usleep(ENTRY_US);
     for (int i = 0; i < count; i++) {
-        if (*way == APART_RECEIVES)
-            MPI_Irecv(memory->address, bytes, MPI_BYTE, 1 - rank, FIRST_TAG + i, MPI_COMM_WORLD,
-                      &requests[i]);
+        size_t from = *way == APART_HOST_RECEIVES ? (size_t)i * (size_t)bytes : 0;
+        if (receives_apart(*way))
+            MPI_Irecv((char *)memory->address + from, bytes, MPI_BYTE, 1 - rank, FIRST_TAG + i,
+                      MPI_COMM_WORLD, &requests[i]);
         else
             MPI_Isend(memory->address, 1, type, 1 - rank, FIRST_TAG + i, MPI_COMM_WORLD,
                       &requests[i]);
@@ -902,7 +908,7 @@ static void meet_apart(int way, const struct memory *memory, MPI_Datatype type)
     enum { FIRST_TAG = 100 };
     int token = 1;
     for (int i = count; i-- > 0;) {
-        if (way == APART_RECEIVES)
+        if (receives_apart(way))
             MPI_Send(memory->address, 1, type, 1 - rank, FIRST_TAG + i, MPI_COMM_WORLD);
         else
             MPI_Recv(memory->address, bytes, MPI_BYTE, 1 - rank, FIRST_TAG + i, MPI_COMM_WORLD,
@@ -917,26 +923,31 @@ static void meet_apart(int way, const struct memory *memory, MPI_Datatype type)
 
 static void run_apart(void)
 {
-    struct memory memory = make_mapped();
+    struct memory device = make_mapped(), host = memory_new(MEMORY_HOST, (size_t)bytes * count);
     MPI_Request *requests = malloc((size_t)count * sizeof(*requests));
     MPI_Datatype type;
     MPI_Type_indexed(2, (int[]){bytes / 2 - 1, bytes / 2}, (int[]){0, bytes / 2}, MPI_BYTE, &type);
     MPI_Type_commit(&type);
     MPI_Comm_dup(MPI_COMM_WORLD, &apart);
+    memset(host.address, 0, (size_t)bytes * count);
+    before_kib = resident_kib();
     pthread_barrier_init(&ready, NULL, 2);
     for (int way = 0; way < APART_WAYS; way++) {
-        int sender = way == APART_RECEIVES;
-        write_pattern(&memory, rank == sender ? way : 100);
+        int sender = receives_apart(way);
+        const struct memory *memory =
+            way == APART_HOST_RECEIVES && rank != sender ? &host : &device;
+        write_pattern(memory, rank == sender ? way : 100);
         MPI_Barrier(MPI_COMM_WORLD);
         if (rank == 0)
-            begin_and_join(&way, &memory, type, requests);
+            begin_and_join(&way, memory, type, requests);
         else
-            meet_apart(way, &memory, type);
+            meet_apart(way, memory, type);
         if (rank != sender)
-            check_pattern(&memory, way);
+            check_pattern(memory, way);
     }
     pthread_barrier_destroy(&ready);
     MPI_Comm_free(&apart);
+    memory_free(&host);
     MPI_Type_free(&type);
     free(requests);
 }
