@@ -5,24 +5,29 @@
 // attendant gives and receives these.
 //
 // It begins with the first message of device memory. It sleeps while there is nothing to attend to.
+// A process that exits without MPI_Finalize leaves it alone, and it calls nothing from then on.
 #include "config.h"
 
+#include "fabrail/core/time.h"
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
 #include "fabrail/request.h"
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 
 enum { LEAST_NAP_NS = 20000, MOST_NAP_NS = 5000000 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
-static pthread_t thread;
+static pthread_t thread;   // begun once
+static bool started;       // under the mutex
 static void (*look)(void); // written before the thread starts
 static _Atomic bool allowed;
 static _Atomic bool runs;
 static _Atomic bool stops;
+static _Atomic bool looks; // is just doing so
 static _Atomic int sleeps;
 
 static bool has_work(void)
@@ -44,6 +49,8 @@ void fr_request_attend(void)
 {
     fr_rndv_progress(NULL); // those on other hosts say only now that they wait
     fr_request_notice_awaited();
+    if (atomic_load(&stops))
+        return;
     if (!fr_rndv_any_waiting() && !atomic_load_explicit(&fr_request_awaited, memory_order_relaxed))
         return;
     fr_job_progress();
@@ -60,7 +67,10 @@ static void *run(void *nothing)
     while (!atomic_load(&stops)) {
         if (!has_work())
             sleep_until_wanted();
-        look();
+        atomic_store(&looks, true);
+        if (!atomic_load(&stops))
+            look();
+        atomic_store(&looks, false);
         if (waiting != fr_rndv_waiting_count)
             naps = begin;
         waiting = fr_rndv_waiting_count;
@@ -69,18 +79,30 @@ static void *run(void *nothing)
     return nothing;
 }
 
+// Called when the process exits. What MPI and the driver have registered to be called then comes
+// later, since both were there before. It waits a moment for a look to end, and no longer: that
+// look may want what this thread holds.
+static void leave_alone(void)
+{
+    enum { NAPS = 100, NAP_NS = 1000000 };
+    atomic_store(&allowed, false);
+    atomic_store(&stops, true);
+    atomic_store(&runs, false);
+    for (int i = 0; i < NAPS && atomic_load(&looks) && !pthread_equal(thread, pthread_self()); i++)
+        fr_time_sleep(NAP_NS);
+}
+
 // Starts the thread with all signals blocked, since they are the program's own business.
 static bool start(void)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_mutex_lock(&mutex);
-    if (!atomic_load(&runs) && atomic_load(&allowed)) {
+    if (!started && atomic_load(&allowed)) {
         pthread_sigmask(SIG_SETMASK, &all, &before);
-        atomic_store(&stops, false);
-        atomic_store(&runs, pthread_create(&thread, NULL, run, NULL) == 0);
+        started = atexit(leave_alone) == 0 && pthread_create(&thread, NULL, run, NULL) == 0;
         pthread_sigmask(SIG_SETMASK, &before, NULL);
-        atomic_store(&allowed, atomic_load(&runs));
+        atomic_store(started ? &runs : &allowed, started);
     }
     pthread_mutex_unlock(&mutex);
     return atomic_load(&runs);
@@ -114,10 +136,12 @@ void fr_request_attendant_stop(void)
 {
     atomic_store(&allowed, false);
     pthread_mutex_lock(&mutex);
-    bool ran = atomic_exchange(&runs, false);
+    bool joins = started;
+    started = false;
+    atomic_store(&runs, false);
     atomic_store(&stops, true);
     pthread_cond_signal(&wanted);
     pthread_mutex_unlock(&mutex);
-    if (ran)
+    if (joins)
         pthread_join(thread, NULL);
 }

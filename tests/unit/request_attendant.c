@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The attendant: it looks while something is tracked, also after it has slept. Nothing is called
+// any more once the process exits, though something is tracked still.
+#include "config.h"
+
+#include "fabrail/core/time.h"
+#include "fabrail/job.h"
+#include "fabrail/request.h"
+
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { NAP_NS = 1000000, LONG_NS = 30000000 };
+
+_Atomic size_t fr_rndv_waiting_count;
+_Atomic size_t fr_request_posted_count, fr_request_tracked_count;
+_Atomic bool fr_request_awaited;
+
+static _Atomic size_t looks;
+
+void fr_rndv_progress(const struct fr_device_range *range)
+{
+    CHECK(!range, "%p", (const void *)range);
+}
+
+void fr_request_notice_awaited(void)
+{
+}
+
+void fr_job_progress(void)
+{
+    CHECK(false, "nobody waits");
+}
+
+void fr_request_advance_all(void)
+{
+    CHECK(false, "nobody waits");
+}
+
+size_t fr_request_receive_early(void)
+{
+    CHECK(false, "nobody waits");
+    return 0;
+}
+
+static void look(void)
+{
+    fr_request_attend();
+    atomic_fetch_add(&looks, 1);
+}
+
+static void wait_for_look(void)
+{
+    for (size_t before = atomic_load(&looks); atomic_load(&looks) == before;)
+        fr_time_sleep(NAP_NS);
+}
+
+// As MPI and the driver have registered theirs before anything is sent.
+static void when_all_exits(void)
+{
+    size_t before = atomic_load(&looks);
+    fr_time_sleep(LONG_NS);
+    if (atomic_load(&looks) != before || fr_request_is_attended()) {
+        printf("# %zu looks while the process exits\n", atomic_load(&looks) - before);
+        fflush(stdout);
+        _exit(1);
+    }
+}
+
+int main(void)
+{
+    CHECK(atexit(when_all_exits) == 0, "atexit");
+    CHECK(!fr_request_attendant_wake(), "none is allowed yet");
+    fr_request_attendant_allow(look);
+    for (int round = 0; round < 10; round++) {
+        atomic_store(&fr_request_tracked_count, 1);
+        CHECK(fr_request_attendant_wake(), "it runs");
+        wait_for_look();
+        atomic_store(&fr_request_tracked_count, 0);
+        fr_time_sleep(NAP_NS);
+    }
+    atomic_store(&fr_request_posted_count, 1);
+    CHECK(fr_request_attendant_wake(), "it runs");
+    wait_for_look();
+    exit(check_result());
+}
