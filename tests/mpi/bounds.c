@@ -859,6 +859,8 @@ static void run_own(void)
 // receive, and then waits for it outside of MPI.
 enum { APART_SENDS, APART_RECEIVES, APART_HOST_RECEIVES, APART_BARRIER, APART_WAYS };
 
+enum { ENTRY_US = 50000 }; // that a thread takes to be in MPI
+
 static pthread_barrier_t ready;
 static MPI_Comm apart;
 
@@ -883,7 +885,7 @@ static bool receives_apart(int way)
 static void begin_and_join(int *way, const struct memory *memory, MPI_Datatype type,
                            MPI_Request *requests)
 {
-    enum { FIRST_TAG = 100, ENTRY_US = 50000 };
+    enum { FIRST_TAG = 100 };
     pthread_t thread;
     must(pthread_create(&thread, NULL, stay_in_mpi, way) == 0, "a thread starts", 0, 1);
     pthread_barrier_wait(&ready);
@@ -952,6 +954,57 @@ static void run_apart(void)
     free(requests);
 }
 
+// Takes a message whose memory was mapped, until messages from a third rank needed the room. The
+// driver fails to map it again. So the sender is asked for another way.
+static void refuse_apart(const struct memory *memory, const struct memory *other)
+{
+    const int failure = 2; // no memory
+    frsim_fail_fn *fail = NULL;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    int token = 1;
+    if (driver)
+        *(void **)&fail = dlsym(driver, "frsim_fail");
+    must(fail != NULL, "the simulated driver fails when told", 0, 1);
+    MPI_Probe(0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 2 * WARM; i++)
+        MPI_Recv(other->address, bytes, MPI_BYTE, 2, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    fail("cuIpcOpenMemHandle_v2", 1, failure);
+    MPI_Recv(memory->address, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Send(&token, 1, MPI_INT, 0, TOKEN_TAG, apart);
+    check_pattern(memory, 1);
+}
+
+// Sends, and then is in no call before the other thread has come back, which is in MPI.
+static void send_apart(const struct memory *memory)
+{
+    int way = APART_SENDS;
+    MPI_Request request;
+    pthread_t thread;
+    write_pattern(memory, 1);
+    must(pthread_create(&thread, NULL, stay_in_mpi, &way) == 0, "a thread starts", 0, 1);
+    pthread_barrier_wait(&ready);
+    usleep(ENTRY_US);
+    MPI_Isend(memory->address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &request);
+    pthread_join(thread, NULL);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void run_refused(void)
+{
+    struct memory memory = make_mapped(), other = memory_new(MEMORY_DEVICE, (size_t)bytes);
+    MPI_Comm_dup(MPI_COMM_WORLD, &apart);
+    pthread_barrier_init(&ready, NULL, 2);
+    if (rank == 0)
+        send_apart(&memory);
+    else if (rank == 1)
+        refuse_apart(&memory, &other);
+    for (int i = 0; rank == 2 && i < 2 * WARM; i++)
+        MPI_Send(memory.address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+    pthread_barrier_destroy(&ready);
+    MPI_Comm_free(&apart);
+    memory_free(&other);
+}
+
 // Two threads of each rank send to the other one, and receive only then. Messages lie in pieces, so
 // that they wait until some thread over there asks for them.
 struct sender {
@@ -1011,25 +1064,16 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"windows", run_windows},
-                 {"calls", run_calls},
-                 {"sleeps", run_sleeps},
-                 {"blocked", run_blocked},
-                 {"tests", run_tests},
-                 {"late", run_late},
-                 {"data", run_data},
-                 {"pieces", run_pieces},
-                 {"pool", run_pool},
-                 {"truncates", run_truncates},
-                 {"dies", run_dies},
-                 {"asked", run_asked},
-                 {"own", run_own},
-                 {"local", run_local},
-                 {"starved", run_starved},
-                 {"apart", run_apart},
-                 {"both", run_both},
-                 {"standing", run_standing},
-                 {"standing-host", run_standing_host}};
+    } cases[] = {{"windows", run_windows},   {"calls", run_calls},
+                 {"sleeps", run_sleeps},     {"blocked", run_blocked},
+                 {"tests", run_tests},       {"late", run_late},
+                 {"data", run_data},         {"pieces", run_pieces},
+                 {"pool", run_pool},         {"truncates", run_truncates},
+                 {"dies", run_dies},         {"asked", run_asked},
+                 {"own", run_own},           {"local", run_local},
+                 {"starved", run_starved},   {"apart", run_apart},
+                 {"both", run_both},         {"refused", run_refused},
+                 {"standing", run_standing}, {"standing-host", run_standing_host}};
     int level = getenv("BOUNDS_THREADS") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, given;
     MPI_Init_thread(&argc, &argv, level, &given);
     must(given >= level, "the level of threads", given, level);
