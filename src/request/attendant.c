@@ -4,8 +4,9 @@
 // for the bytes of sends that wait in their buffers, or have no room for what it is to receive. The
 // attendant gives and receives these.
 //
-// It begins with the first message of device memory. It sleeps while there is nothing to attend to.
-// A process that exits without MPI_Finalize leaves it alone, and it calls nothing from then on.
+// It begins with the first message of device memory, or the first nonblocking receive. It sleeps
+// while there is nothing to attend to. A process that exits without MPI_Finalize leaves it alone,
+// and it calls nothing from then on.
 #include "config.h"
 
 #include "fabrail/core/time.h"
