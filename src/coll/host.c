@@ -308,8 +308,7 @@ static int find_failed(const struct fr_coll_team *team, const struct fr_coll_hos
     return -1;
 }
 
-// Whether a rank has given up before it could attach. The name goes before that only then, or when
-// some rank that has attached has failed.
+// Whether a rank has given up. Before all have attached, the name goes only then.
 static bool has_one_given_up(const struct fr_coll_team *team, const struct fr_coll_host *host)
 {
     return host->is_open && !have_all_attached(team, host) && !fr_job_shm_is_named(&host->shm) &&
@@ -406,12 +405,19 @@ enum fr_status fr_coll_host_progress(struct fr_coll_team *team, struct fr_coll_h
     return status;
 }
 
+// A rank that has failed leaves the name to those that have yet to come. They find the failure
+// there, and the last one takes the name away.
 void fr_coll_host_end(const struct fr_coll_team *team, struct fr_coll_host *host)
 {
     if (!host->is_open)
         return;
-    if (!have_all_attached(team, host))
+    if (have_all_attached(team, host)) {
+        fr_job_shm_close(&host->shm);
+    } else if (atomic_load(&line_of(host, team->rank)->failed)) {
+        fr_job_shm_leave(&host->shm);
+    } else {
         fr_job_shm_remove(&host->secret);
-    fr_job_shm_close(&host->shm);
+        fr_job_shm_close(&host->shm);
+    }
     host->is_open = false;
 }

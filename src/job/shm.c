@@ -280,6 +280,12 @@ void fr_job_shm_close_file(struct fr_job_shm *shm)
     shm->file = -1;
 }
 
+void fr_job_shm_leave(struct fr_job_shm *shm)
+{
+    munmap(shm->memory, shm->bytes);
+    shm->file = -1;
+}
+
 void fr_job_shm_close(struct fr_job_shm *shm)
 {
     munmap(shm->memory, shm->bytes);

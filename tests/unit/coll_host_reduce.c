@@ -2,8 +2,8 @@
 // Operations by CPUs: one thread plays all ranks and goes on with them in random order, so nothing
 // may wait for another rank. Vectors are in host and in device memory, shorter and longer than a
 // chunk, and results may be stored over them. Slices of exchanges have any length, and none may be
-// longer than its room. Nothing is left in /dev/shm, however it ends, and little room there is
-// enough.
+// longer than its room. A rank that fails is found out by those that come later. Nothing is left in
+// /dev/shm, however it ends, and little room there is enough.
 #include "config.h"
 
 #include "fabrail/coll/host_exchange.h"
@@ -246,6 +246,11 @@ static bool is_one(int rank)
     return rank == 1;
 }
 
+static bool is_later(int rank)
+{
+    return rank != 0;
+}
+
 static void begin_all(struct operation *op)
 {
     make_teams();
@@ -302,6 +307,41 @@ static void test_shut_out(void)
     CHECK(run(&op, is_one) == FR_ERR_MPI && teams[1].broken);
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
     CHECK(run(&op, is_zero) == FR_ERR_MPI && teams[0].broken);
+    end(&op);
+}
+
+static enum fr_status fail_to_load(const struct fr_coll_team *team, const struct fr_coll_host *host,
+                                   uint64_t chunk, void *to)
+{
+    (void)team;
+    (void)host;
+    (void)chunk;
+    (void)to;
+    return FR_ERR_DEVICE;
+}
+
+// Rank 0 fails and ends before the others come. They fail at once as well, though none waits.
+static void test_failed_first(bool loads)
+{
+    const struct fr_coll_host_ops ops = {.load = fail_to_load};
+    struct operation op;
+    begin_all(&op);
+    struct fr_coll_host *host = &op.hosts[0].host;
+    if (loads) {
+        host->ops = &ops;
+        host->element_bytes = sizeof(int32_t);
+        host->elements = op.elements;
+        host->likely_bytes = bytes_of(&op);
+    } else {
+        host->failure = FR_ERR_LIMIT;
+    }
+    CHECK(run(&op, is_zero) == (loads ? FR_ERR_DEVICE : FR_ERR_LIMIT));
+    fr_coll_host_reduce_end(&teams[0], &op.hosts[0]);
+    usleep(100 * 1000);
+    CHECK(run(&op, is_later) == FR_ERR_DEVICE);
+    for (int rank = 0; rank < RANKS; rank++)
+        CHECK(!teams[rank].broken);
+    op.hosts[0].host.chunks = 0; // the others tell of the name
     end(&op);
 }
 
@@ -434,6 +474,8 @@ static void run_failures(void)
         pair_skip("lets processes end within the driver, as the simulated one allows");
     test_gone(false);
     test_gone(true);
+    test_failed_first(false);
+    test_failed_first(true);
     test_late();
     test_shut_out();
     pair_end();
