@@ -26,6 +26,15 @@ static void look_at_all(struct fr_request_set *set)
     }
 }
 
+// Tells deferred schedules whether this call waits for them.
+static void await(const struct fr_request_set *set, bool awaits)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->deferred[i] && set->deferred[i]->schedule)
+            set->deferred[i]->schedule->is_awaited = awaits;
+    }
+}
+
 static void hide(struct fr_request_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
@@ -181,8 +190,10 @@ static int wait_some(struct fr_request_set *set)
     for (;;) {
         int rc = call_hidden(set, any ? FR_FN_MPI_Testany : FR_FN_MPI_Testsome, args);
         bool found = *number != fr_abi_mpi.UNDEFINED && (any ? flag != 0 : *number > 0);
-        if (found || rc != fr_abi_mpi.SUCCESS)
+        if (found || rc != fr_abi_mpi.SUCCESS) {
+            await(set, false);
             return fr_request_set_finish(set, rc);
+        }
         look_at_all(set);
         if (fr_wait_step(&wait))
             go_on_unclaimed(set);
@@ -207,6 +218,7 @@ static int test_some(struct fr_request_set *set)
 int fr_request_set_defer(struct fr_request_set *set)
 {
     bool some = set->form.of == FR_OF_ANY || set->form.of == FR_OF_SOME;
+    await(set, set->form.waits);
     if (some)
         return set->form.waits ? wait_some(set) : test_some(set);
     if (!set->form.waits)
