@@ -15,11 +15,15 @@ static struct fr_coll_host_exchange *exchange_of(const struct fr_coll_host *host
     return (struct fr_coll_host_exchange *)(uintptr_t)host;
 }
 
-// Whether a rank gets the slice that the rank before gets.
+// Whether a rank gets the slice that the last rank before gets which gets anything. Where all get
+// the same, this rank sends itself nothing.
 static bool is_shared(const struct fr_coll_slot *sends, int rank)
 {
-    return rank > 0 && sends[rank].address == sends[rank - 1].address &&
-           sends[rank].bytes == sends[rank - 1].bytes;
+    int before = rank - 1;
+    while (before >= 0 && sends[before].bytes == 0)
+        before--;
+    return before >= 0 && sends[rank].address == sends[before].address &&
+           sends[rank].bytes == sends[before].bytes;
 }
 
 static size_t count_bytes(const struct fr_coll_team *team, const struct fr_coll_slot *sends)

@@ -348,7 +348,7 @@ static void test_failed_first(bool loads)
 // An exchange of all ranks. Rank 1 has device memory.
 struct swap {
     size_t bytes[RANKS][RANKS]; // that the first sends to the second
-    bool spreads;               // a rank sends all others the same
+    bool spreads;               // a rank sends all others the same, and itself nothing
     int cut;                    // a rank with less room than is sent to it, or -1
     size_t likely_bytes;
     struct fr_coll_host_exchange parts[RANKS];
@@ -365,14 +365,14 @@ static unsigned char byte_of(int from, int to, size_t at)
 static size_t lay_out(const struct swap *swap, int rank, bool sends, struct fr_coll_slot *slots)
 {
     size_t end = GUARD;
+    const bool as_one = sends && swap->spreads;
     for (int other = 0; other < RANKS; other++) {
         size_t bytes = sends ? swap->bytes[rank][other] : swap->bytes[other][rank];
         bool is_cut = !sends && rank == swap->cut && other == 0;
         slots[other] = (struct fr_coll_slot){end, bytes - is_cut};
-        if (!sends || !swap->spreads || other == RANKS - 1)
-            end += bytes + GUARD;
+        end += as_one ? 0 : bytes + GUARD;
     }
-    return end;
+    return as_one ? end + swap->bytes[rank][(rank + 1) % RANKS] + GUARD : end;
 }
 
 static void begin_swap(struct swap *swap, int rank, uint64_t number)
@@ -440,6 +440,9 @@ static void swap(struct swap swap, uint64_t number)
     CHECK(failed == swap.cut && over[0] && over[1] && over[2]);
     for (int rank = 0; rank < RANKS; rank++) {
         check_swap(&swap, rank);
+        CHECK(!swap.spreads ||
+                  swap.parts[rank].host.elements == swap.bytes[rank][(rank + 1) % RANKS],
+              "rank %d publishes its data more than once", rank);
         fr_coll_host_end(&teams[rank], &swap.parts[rank].host);
         driver_free(&swap.memory[rank][0]);
         driver_free(&swap.memory[rank][1]);
@@ -459,6 +462,8 @@ static void run_exchanges(void)
             for (unsigned to = 0; to < RANKS; to++)
                 next.bytes[from][to] = lengths[(i * 5 + from * 3 + (next.spreads ? 0 : to)) %
                                                FR_ARRAY_LENGTH(lengths)];
+            if (next.spreads)
+                next.bytes[from][from] = 0;
         }
         if (next.cut >= 0 && next.bytes[0][next.cut] == 0)
             next.cut = -1;
