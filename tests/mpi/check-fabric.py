@@ -94,7 +94,7 @@ def check_coverage(table, seen_path, flavours):
     for name, row in read_table(table).items():
         # Memory that MPI keeps cannot be replaced; the end of a split file operation has the buffer of
         # its beginning. The MPIX names are Open MPI 4's, which excludes what others call MPI_.
-        if row[0] in ("REFUSE", "WIN_MAKE", "FILE_END") or name.startswith("MPIX_") or (row[2] and not newest):
+        if row[0] in ("REFUSE", "WIN_MAKE", "WIN_ATTACH", "FILE_END") or name.startswith("MPIX_") or (row[2] and not newest):
             continue
         paths = {expected_path(family, name, row) for family in families}
         best = "fabric" if "fabric" in paths else "host"
