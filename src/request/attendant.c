@@ -91,6 +91,12 @@ static void leave_alone(void)
     atomic_store(&runs, false);
     for (int i = 0; i < NAPS && atomic_load(&looks) && !pthread_equal(thread, pthread_self()); i++)
         fr_time_sleep(NAP_NS);
+    pthread_mutex_lock(&mutex);
+    if (started)
+        pthread_detach(thread); // it ends by itself
+    started = false;
+    pthread_cond_signal(&wanted);
+    pthread_mutex_unlock(&mutex);
 }
 
 // Starts the thread with all signals blocked, since they are the program's own business.
