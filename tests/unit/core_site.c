@@ -48,7 +48,7 @@ static void test_nowhere(void)
     char *memory = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct fr_core_site site = {.call = (uintptr_t)memory + 8};
     fr_core_sites_find(&site, 1, true);
-    CHECK(site.object[0] == '\0' && site.address == (uintptr_t)memory + 7);
+    CHECK(site.object[0] == '\0' && site.address == 0, "it lies elsewhere in each process");
     munmap(memory, 4096);
 }
 
