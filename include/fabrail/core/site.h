@@ -13,7 +13,7 @@ enum { FR_SITE_OBJECT_BYTES = 256, FR_SITE_FUNCTION_BYTES = 192, FR_SITE_TEXT_BY
 struct fr_core_site {
     uintptr_t call;
     uint64_t inode;
-    uint64_t address; // of the call in its object, as the object's file has it; else in memory
+    uint64_t address; // of the call in its object, as the object's file has it; else 0
     char object[FR_SITE_OBJECT_BYTES];     // its file, empty for none
     char function[FR_SITE_FUNCTION_BYTES]; // empty if no symbol is there
 };
