@@ -68,7 +68,8 @@ static void try_part(struct fr_coll_team *team)
     enum fr_status status = made > 0 ? open_part(team) : FR_ERR_UNSUPPORTED;
     if (team->rank == 0)
         fr_coll_discovery_made(team->place, status == FR_OK);
-    if (status != FR_OK && status != FR_ERR_UNSUPPORTED)
+    bool is_given_up = team->rank != 0 && status == FR_ERR_NOT_FOUND; // by rank 0, which made it
+    if (status != FR_OK && status != FR_ERR_UNSUPPORTED && !is_given_up)
         fr_warn_once("no shared memory for the ranks of a communicator, so that exchanges between "
                      "them are slower: %s",
                      fr_core_status_text(status));
