@@ -58,6 +58,9 @@ static bool step(struct fr_request_op *op)
         return false;
     atomic_fetch_sub(&count, 1);
     fr_request_expect(is_quiet ? 0 : -1);
+    // The memory of freed operations is the program's once one that began later is complete.
+    if (fr_request_any_freed())
+        fr_request_advance_all();
     return true;
 }
 
