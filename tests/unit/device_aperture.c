@@ -81,7 +81,7 @@ static enum fr_status run(const struct fr_device_range *range, enum fr_device_di
 // driver made.
 static unsigned long both_ways(const struct driver_memory *memory, size_t offset, size_t bytes)
 {
-    static uint64_t seed = 1;
+    static _Thread_local uint64_t seed = 1;
     static _Thread_local unsigned char host[SPACE], written[SPACE], expected[SPACE], got[SPACE];
     struct driver_memory at = *memory;
     struct fr_device_range range;
@@ -203,7 +203,7 @@ static void test_rows(void)
     end();
 }
 
-// What the application did with calls that only look synchronous is waited for.
+// Waits for work of the application by calls that only look synchronous.
 static void test_order(void)
 {
     unsigned char value[16];
