@@ -188,11 +188,18 @@ int fr_request_call_real(enum fr_fn fn, const fr_word *args);
 
 // ---- the attendant, a thread under MPI_THREAD_MULTIPLE (attendant.c)
 
-// Allows the attendant. It calls `look` again and again, which calls fr_request_attend.
-void fr_request_attendant_allow(void (*look)(void));
+// Allows the attendant. It calls `look` again and again, which calls fr_request_attend and returns
+// whether others were served.
+void fr_request_attendant_allow(bool (*look)(void));
+
+// Has the attendant look as long as a window lives whose ranks send each other messages, allowed or
+// not. Returns false if no thread can be started. Each call has a call of the second function.
+FR_MUST_CHECK bool fr_request_attendant_keep(bool (*look)(void));
+void fr_request_attendant_let_go(void);
 
 // Returns whether the attendant looks after others, so that sends may wait in their buffers
-// whatever the program's threads do. Starts it if it is allowed. Costs a load or two otherwise.
+// whatever the program's threads do. Starts it if it is allowed and this process uses a device.
+// Costs a load or two otherwise.
 bool fr_request_is_attended(void);
 
 // Has the attendant look, since others may have begun to depend on this process. Whatever they

@@ -109,7 +109,7 @@ void fr_rma_window_free(struct fr_rma_window *window);
 // window is bound.
 bool fr_rma_window_has_messages(const struct fr_rma_window *window);
 
-// Number of such windows for which no thread of Fabrail's makes progress.
+// Number of such windows of a program with one thread in MPI. Others have a thread of Fabrail's.
 extern _Atomic unsigned fr_rma_unattended_count;
 
 // Returns whether calls of MPI that wait have to make progress for a window.
@@ -121,8 +121,8 @@ static inline bool fr_rma_needs_calls(void)
 // Acts on messages of other ranks. Called wherever this process makes progress.
 void fr_rma_progress(void);
 
-// Ends the thread that does so where windows are left over when MPI ends.
-void fr_rma_end(void);
+// Returns how many messages have been acted on so far.
+uint64_t fr_rma_messages_taken(void);
 
 // Called before a call of MPI in which all ranks of an intra-communicator meet, while
 // fr_rma_needs_calls: waits until those that share a window with messages have come, since none of

@@ -296,13 +296,16 @@ static void run_errands(const fr_word *registers)
 }
 
 // The attendant's look. It counts as one call of the program's.
-void fr_intercept_attend(void)
+bool fr_intercept_attend(void)
 {
-    if (!fr_intercept_rndv_is_enabled)
-        return;
+    uint64_t taken = fr_rma_messages_taken();
     fr_intercept_dispatch_late(__builtin_frame_address(0));
-    fr_request_attend();
+    if (fr_intercept_rndv_is_enabled)
+        fr_request_attend(); // and what belongs to windows
+    else
+        fr_rma_progress();
     fr_intercept_exit_late();
+    return taken != fr_rma_messages_taken();
 }
 
 // Runs errands, but not from within the MPI library, which may be in the middle of something.

@@ -109,6 +109,6 @@ void fr_intercept_dispatch_late(const fr_word *registers);
 void fr_intercept_exit_late(void);
 
 // The look of the attendant (fr_request_attendant_allow).
-void fr_intercept_attend(void);
+bool fr_intercept_attend(void);
 
 #endif

@@ -49,10 +49,21 @@ static enum fr_status with_group(struct fr_rma_window *window, fr_word win, fr_w
     return status;
 }
 
-// Whether each call of MPI that waits has to make progress for the sake of a window.
-static bool expects_messages(const struct fr_rma_window *window)
+// Has messages of a window's ranks acted on: in each call of MPI that waits, or by the attendant.
+static void expect_messages(void)
 {
-    return fr_rma_window_has_messages(window) && fr_rma_needs_calls();
+    if (fr_rma_needs_calls())
+        fr_request_expect(1);
+    else if (!fr_request_attendant_keep(fr_intercept_attend))
+        fr_error("no thread could be started for the messages of a window");
+}
+
+static void expect_no_more(bool by_calls)
+{
+    if (by_calls)
+        fr_request_expect(-1);
+    else
+        fr_request_attendant_let_go();
 }
 
 // Ends a window. Its memory is the program's again when all ranks have come here.
@@ -65,11 +76,12 @@ static int free_window(struct fr_rma_window *window, const fr_word *args)
         return fr_intercept_window_result(win, FR_FN_MPI_Win_free, status);
     // The error handler goes with the real window, and all others are freeing theirs.
     int raised = fr_intercept_window_result(win, FR_FN_MPI_Win_free, flushed);
-    bool expects = expects_messages(window);
+    bool has_messages = fr_rma_window_has_messages(window), by_calls = fr_rma_needs_calls();
     fr_rma_window_unbind(window);
     int rc = fr_abi_call(FR_FN_MPI_Win_free, args);
     if (rc == fr_abi_mpi.SUCCESS) {
-        fr_request_expect(expects ? -1 : 0);
+        if (has_messages)
+            expect_no_more(by_calls);
         fr_rma_window_free(window);
     } else {
         fr_rma_window_bind(window, win);
@@ -282,7 +294,8 @@ static int make_real(struct fr_rma_window *window, fr_word info, fr_word comm, f
     int rc = fr_abi_call(FR_FN_MPI_Win_create, real);
     if (rc == fr_abi_mpi.SUCCESS) {
         fr_rma_window_bind(window, fr_abi_handle_load((const void *)made, 0));
-        fr_request_expect(expects_messages(window));
+        if (fr_rma_window_has_messages(window))
+            expect_messages();
     } else {
         fr_rma_window_free(window);
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The attendant, a thread of Fabrail's that exists under MPI_THREAD_MULTIPLE alone. Others may
 // depend on this process while its threads are in calls of MPI's own, or outside of MPI. They ask
-// for the bytes of sends that wait in their buffers, or have no room for what it is to receive. The
-// attendant gives and receives these.
+// for the bytes of sends that wait in their buffers, have no room for what it is to receive, or
+// have an access to a window done. The attendant does all that.
 //
-// It begins with the first message of device memory, or the first nonblocking receive. It sleeps
-// while there is nothing to attend to. A process that exits without MPI_Finalize leaves it alone,
-// and it calls nothing from then on.
+// It begins with the first message of a process that uses a device, or a window whose ranks send
+// each other messages. It sleeps while there is nothing to attend to. A process that exits without
+// MPI_Finalize leaves it alone, and it calls nothing from then on.
 #include "config.h"
 
 #include "fabrail/core/time.h"
@@ -18,13 +18,14 @@
 #include <signal.h>
 #include <stdlib.h>
 
-enum { LEAST_NAP_NS = 20000, MOST_NAP_NS = 5000000 };
+enum { LEAST_NAP_NS = 20000, MOST_NAP_NS = 5000000, MOST_NAP_FOR_WINDOWS_NS = 1000000 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
-static pthread_t thread;   // begun once
-static bool started;       // under the mutex
-static void (*look)(void); // written before the thread starts
+static pthread_t thread;    // begun once
+static bool started;        // under the mutex
+static bool (*look)(void);  // written before the thread starts
+static _Atomic int windows; // that it is needed for
 static _Atomic bool allowed;
 static _Atomic bool runs;
 static _Atomic bool stops;
@@ -33,7 +34,7 @@ static _Atomic int sleeps;
 
 static bool has_work(void)
 {
-    return fr_rndv_any_waiting() || fr_request_any_tracked();
+    return fr_rndv_any_waiting() || fr_request_any_tracked() || atomic_load(&windows) > 0;
 }
 
 static void sleep_until_wanted(void)
@@ -59,28 +60,33 @@ void fr_request_attend(void)
     (void)fr_request_receive_early();
 }
 
-// Naps are short while sends leave, and grow otherwise: most calls look after others themselves.
+// Naps are short while sends leave or others are served, and grow otherwise: most calls look after
+// others themselves.
 static void *run(void *nothing)
 {
-    static const struct fr_wait begin = {.nap_ns = LEAST_NAP_NS, .longest_nap_ns = MOST_NAP_NS};
-    struct fr_wait naps = begin;
+    struct fr_wait naps = {.nap_ns = LEAST_NAP_NS};
     size_t waiting = 0;
+    int device = fr_device_known();
+    if (device >= 0 && fr_device_adopt(device) != FR_OK)
+        fr_warn("the thread that looks after other ranks has no context of device %d", device);
     while (!atomic_load(&stops)) {
+        bool moved = false;
         if (!has_work())
             sleep_until_wanted();
         atomic_store(&looks, true);
         if (!atomic_load(&stops))
-            look();
+            moved = look();
         atomic_store(&looks, false);
-        if (waiting != fr_rndv_waiting_count)
-            naps = begin;
+        if (moved || waiting != fr_rndv_waiting_count)
+            naps = (struct fr_wait){.nap_ns = LEAST_NAP_NS};
         waiting = fr_rndv_waiting_count;
+        naps.longest_nap_ns = atomic_load(&windows) > 0 ? MOST_NAP_FOR_WINDOWS_NS : MOST_NAP_NS;
         (void)fr_wait_step(&naps);
     }
     return nothing;
 }
 
-// Called when the process exits. What MPI and the driver have registered to be called then comes
+// Called when the process exits. Functions that MPI and the driver have registered for that come
 // later, since both were there before. It waits a moment for a look to end, and no longer: that
 // look may want what this thread holds.
 static void leave_alone(void)
@@ -100,12 +106,13 @@ static void leave_alone(void)
 }
 
 // Starts the thread with all signals blocked, since they are the program's own business.
-static bool start(void)
+static bool start(bool (*call)(void))
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_mutex_lock(&mutex);
-    if (!started && atomic_load(&allowed)) {
+    if (!started && !atomic_load(&stops)) {
+        look = call;
         pthread_sigmask(SIG_SETMASK, &all, &before);
         started = atexit(leave_alone) == 0 && pthread_create(&thread, NULL, run, NULL) == 0;
         pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -115,16 +122,31 @@ static bool start(void)
     return atomic_load(&runs);
 }
 
-void fr_request_attendant_allow(void (*call)(void))
+void fr_request_attendant_allow(bool (*call)(void))
 {
     look = call;
     atomic_store(&allowed, true);
 }
 
+bool fr_request_attendant_keep(bool (*call)(void))
+{
+    atomic_fetch_add(&windows, 1);
+    if (!start(call))
+        return false;
+    (void)fr_request_attendant_wake();
+    return true;
+}
+
+void fr_request_attendant_let_go(void)
+{
+    atomic_fetch_sub(&windows, 1);
+}
+
 bool fr_request_is_attended(void)
 {
     return atomic_load_explicit(&runs, memory_order_acquire) ||
-           (atomic_load_explicit(&allowed, memory_order_relaxed) && start());
+           (atomic_load_explicit(&allowed, memory_order_relaxed) && fr_device_known() >= 0 &&
+            start(look));
 }
 
 bool fr_request_attendant_wake(void)

@@ -82,15 +82,7 @@ FR_MUST_CHECK enum fr_status fr_rma_message_send(struct fr_rma_message *message,
 // Returns whether messages that were sent are still under way.
 bool fr_rma_messages_under_way(void);
 
-// Returns how many messages have been acted on so far.
-uint64_t fr_rma_messages_taken(void);
-
 // Waits until no thread is in fr_rma_progress.
 void fr_rma_progress_leave(void);
-
-// Start and stop the thread that makes this progress while the application computes; each start
-// has a stop. The first returns false if there is no thread.
-FR_MUST_CHECK bool fr_rma_thread_start(void);
-void fr_rma_thread_stop(void);
 
 #endif

@@ -87,7 +87,7 @@ struct fr_rma_window {
     // For a window whose ranks send each other messages.
     bool is_far;
     bool spans_hosts;
-    bool has_threads, has_thread; // the program has several; Fabrail's runs for this window
+    bool has_threads; // the program may call MPI from several
     struct fr_rma_window *next_far;
     _Atomic unsigned pending;        // of all parts
     struct fr_rma_request *requests; // that have no answer yet; these three by the lock of far.c

@@ -81,8 +81,6 @@ static void unmap(struct fr_rma_part *part)
 
 static void free_window(struct fr_rma_window *window)
 {
-    if (window->has_thread)
-        fr_rma_thread_stop();
     fr_rma_far_leave(window);
     for (int rank = 0; window->parts && rank < window->size; rank++)
         unmap(&window->parts[rank]);
@@ -244,14 +242,7 @@ judge_messages(struct fr_rma_window *window, const struct fr_rma_advert *adverts
     if (!needed)
         fr_rma_far_leave(window);
     *why = !needed ? NONE : mute->mute != NONE ? mute->mute : differ ? THREADS_DIFFER : NONE;
-    if (*why != NONE)
-        return *why == THREADS_DIFFER ? threaded : mute;
-    if (needed && window->has_threads) {
-        window->has_thread = fr_rma_thread_start();
-        if (!window->has_thread)
-            fr_error("no thread could be started for the messages of a window");
-    }
-    return NULL;
+    return *why == NONE ? NULL : *why == THREADS_DIFFER ? threaded : mute;
 }
 
 static enum fr_rma_outcome refuse(const struct fr_rma_offer *offer, int rank, unsigned obstacle)

@@ -21,6 +21,19 @@ _Atomic bool fr_request_awaited;
 
 static _Atomic size_t looks;
 
+static _Atomic int device = -1;
+
+int fr_device_known(void)
+{
+    return atomic_load(&device);
+}
+
+enum fr_status fr_device_adopt(int known)
+{
+    CHECK(known == 0, "%d", known);
+    return FR_OK;
+}
+
 void fr_rndv_progress(const struct fr_device_range *range)
 {
     CHECK(!range, "%p", (const void *)range);
@@ -46,10 +59,11 @@ size_t fr_request_receive_early(void)
     return 0;
 }
 
-static void look(void)
+static bool look(void)
 {
     fr_request_attend();
     atomic_fetch_add(&looks, 1);
+    return false;
 }
 
 static void wait_for_look(void)
@@ -75,6 +89,8 @@ int main(void)
     CHECK(atexit(when_all_exits) == 0, "atexit");
     CHECK(!fr_request_attendant_wake(), "none is allowed yet");
     fr_request_attendant_allow(look);
+    CHECK(!fr_request_attendant_wake(), "the process uses no device");
+    atomic_store(&device, 0);
     for (int round = 0; round < 10; round++) {
         atomic_store(&fr_request_tracked_count, 1);
         CHECK(fr_request_attendant_wake(), "it runs");
@@ -82,6 +98,10 @@ int main(void)
         atomic_store(&fr_request_tracked_count, 0);
         fr_time_sleep(NAP_NS);
     }
+    CHECK(fr_request_attendant_keep(look), "it runs");
+    wait_for_look();
+    fr_request_attendant_let_go();
+    fr_time_sleep(NAP_NS);
     atomic_store(&fr_request_posted_count, 1);
     CHECK(fr_request_attendant_wake(), "it runs");
     wait_for_look();
