@@ -72,7 +72,7 @@ static uint64_t move_part(struct fr_tools_job_totals *totals, uint64_t ns, uint6
     return part;
 }
 
-// Which calls of a function have waited is not known: each place gets a share by its time there.
+// It is not known which calls of a function have waited: each place gets a share by its time there.
 void fr_tools_job_move_wait(struct fr_job *job, const char *name, uint64_t ns)
 {
     uint64_t all = 0;

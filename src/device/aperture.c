@@ -70,7 +70,7 @@ static const struct fr_device_aperture_way *_Atomic last_way;
 
 // ---- the way
 
-// What is known of a device. The pointer to its way is set before `is_known`.
+// The way to reach the memory of each device. It is valid once `is_known` is set.
 static struct {
     const struct fr_device_aperture_way *_Atomic way;
     const char *_Atomic why_not;

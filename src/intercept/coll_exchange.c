@@ -148,7 +148,7 @@ static enum fr_status open_side(const struct fr_intercept_exchange *exchange,
 }
 
 // Opens both buffers. The data of an in-place all-to-all must not be overwritten before they are
-// sent. What a rank gathers in place stays where it is, since nobody writes there.
+// sent. Parts that a rank gathers in place stay where they are, since nobody writes there.
 static enum fr_status prepare(struct fr_intercept_exchange *exchange, bool on_host)
 {
     struct fr_intercept_coll_buffer *send = &exchange->send, *receive = &exchange->receive;

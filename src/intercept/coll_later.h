@@ -3,8 +3,8 @@
 // call, a persistent one each time that it is started. The task goes on in all calls, and ends
 // while a call waits or tests.
 //
-// Which collectives begin so is decided by what all ranks have alike, since a rank that has begun
-// cannot do the same by the real MPI any more.
+// All ranks decide alike which collectives begin so, by what they have in common: a rank that has
+// begun one cannot do it by the real MPI any more.
 #ifndef FR_INTERCEPT_COLL_LATER_H
 #define FR_INTERCEPT_COLL_LATER_H
 

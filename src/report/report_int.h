@@ -85,7 +85,7 @@ struct fr_report_event {
     uint64_t bytes;
     int peer;       // rank, -1 for none or several
     unsigned polls; // number of calls that only asked, joined in this event; 0 for any other event
-    // Which end of an arrow this is, if it is one: of the message of rank `peer` that is numbered
+    // The end of an arrow that this is, if any: of the message of rank `peer` that is numbered
     // `bytes`.
     enum { FR_REPORT_NO_ARROW, FR_REPORT_ARROW_BEGINS, FR_REPORT_ARROW_ENDS } arrow;
 };

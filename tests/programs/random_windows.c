@@ -110,7 +110,7 @@ static void check_allocated(struct pane *pane)
     free(found);
 }
 
-// What the window's memory holds is known to its buffer, too, at each check.
+// At each check the buffer knows what the window's memory holds.
 static void expect(struct pane *pane)
 {
     int rank = pane->circle->rank;
