@@ -13,6 +13,7 @@ enum { OPS = 6, STEPS = 4 };
 static struct fr_request_op ops[OPS];
 static struct fr_request_schedule schedules[OPS];
 static int left[OPS], expected, steps;
+_Atomic size_t fr_request_freed_count; // none was freed
 
 void fr_request_expect(int count)
 {
