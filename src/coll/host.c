@@ -19,6 +19,7 @@
 #include "fabrail/rndv/wait.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum {
     LINE_BYTES = FR_CONTROL_LINE_BYTES,
@@ -395,7 +396,7 @@ enum fr_status fr_coll_host_progress(struct fr_coll_team *team, struct fr_coll_h
         status = go_on(team, host);
     if (status == FR_OK && is_over(team, host, team->rank)) {
         *over = true;
-        return FR_OK;
+        return host->result;
     }
     if (status == FR_OK || lacks)
         status = judge(team, host, lacks);
@@ -409,6 +410,8 @@ enum fr_status fr_coll_host_progress(struct fr_coll_team *team, struct fr_coll_h
 // there, and the last one takes the name away.
 void fr_coll_host_end(const struct fr_coll_team *team, struct fr_coll_host *host)
 {
+    free(host->scratch);
+    host->scratch = NULL;
     if (!host->is_open)
         return;
     if (have_all_attached(team, host)) {

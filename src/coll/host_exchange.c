@@ -83,7 +83,7 @@ static enum fr_status load(const struct fr_coll_team *team, const struct fr_coll
         struct part part = find_part(host, chunk, words[BEGIN], words[BYTES]);
         if (part.bytes && !is_shared(own->sends, rank))
             status =
-                copy(&own->send_range, false, (char *)to + part.at,
+                copy(&host->send_range, false, (char *)to + part.at,
                      (const void *)(uintptr_t)(own->sends[rank].address + part.offset), part.bytes);
     }
     return status;
@@ -97,17 +97,20 @@ static bool needs(const struct fr_coll_team *team, const struct fr_coll_host *ho
 static enum fr_status store(const struct fr_coll_team *team, struct fr_coll_host *host,
                             uint64_t chunk)
 {
-    struct fr_coll_host_exchange *own = exchange_of(host);
+    const struct fr_coll_host_exchange *own = exchange_of(host);
     enum fr_status status = FR_OK;
     for (int rank = 0; rank < team->size && status == FR_OK; rank++) {
         const uint64_t *words = fr_coll_host_words(team, host, rank) + WORDS * team->rank;
         const struct fr_coll_slot *slot = &own->receives[rank];
         const size_t bytes = words[BYTES] < slot->bytes ? words[BYTES] : slot->bytes;
         struct part part = find_part(host, chunk, words[BEGIN], bytes);
-        own->is_cut = own->is_cut || bytes < words[BYTES];
+        if (bytes < words[BYTES] && host->result == FR_OK) {
+            fr_error("%s: a rank has less room for another one's data than it is sent", host->call);
+            host->result = FR_ERR_TRUNCATE;
+        }
         if (part.bytes)
             status = copy(
-                &own->receive_range, true, (void *)(uintptr_t)(slot->address + part.offset),
+                &host->receive_range, true, (void *)(uintptr_t)(slot->address + part.offset),
                 (const char *)fr_coll_host_chunk(team, host, rank, chunk) + part.at, part.bytes);
     }
     return status;
@@ -116,21 +119,12 @@ static enum fr_status store(const struct fr_coll_team *team, struct fr_coll_host
 static const struct fr_coll_host_ops ops = {
     .load = load, .needs = needs, .store = store, .tell = tell};
 
-enum fr_status fr_coll_host_exchange_progress(struct fr_coll_team *team,
-                                              struct fr_coll_host_exchange *own, bool *over)
+void fr_coll_host_exchange_prepare(const struct fr_coll_team *team,
+                                   struct fr_coll_host_exchange *own)
 {
     struct fr_coll_host *host = &own->host;
-    if (!host->ops) {
-        host->ops = &ops;
-        host->call = own->call;
-        host->element_bytes = 1;
-        host->elements = count_bytes(team, own->sends);
-        host->likely_bytes = own->likely_bytes;
-        host->words = WORDS;
-    }
-    enum fr_status status = fr_coll_host_progress(team, host, over);
-    if (!*over || status != FR_OK || !own->is_cut)
-        return status;
-    fr_error("%s: a rank has less room for another one's data than it is sent", own->call);
-    return FR_ERR_TRUNCATE;
+    host->ops = &ops;
+    host->element_bytes = 1;
+    host->elements = count_bytes(team, own->sends);
+    host->words = WORDS;
 }

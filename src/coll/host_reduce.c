@@ -21,8 +21,8 @@ static enum fr_status load(const struct fr_coll_team *team, const struct fr_coll
     (void)team;
     const struct fr_coll_host_reduce *own = own_of(host);
     size_t offset = chunk * host->chunk_elements * host->element_bytes;
-    return fr_device_reduce_load(own->reduce->row, &own->vector.range, to,
-                                 (const void *)(own->vector.address + offset),
+    return fr_device_reduce_load(own->reduce->row, &host->send_range, to,
+                                 (const void *)(own->vector + offset),
                                  fr_coll_host_count_in(host, chunk));
 }
 
@@ -42,11 +42,11 @@ static unsigned char *element(const struct fr_coll_team *team, const struct fr_c
     return first + index * host->element_bytes;
 }
 
-static bool make_scratch(struct fr_coll_host_reduce *own)
+static bool make_scratch(struct fr_coll_host *host)
 {
-    if (!own->scratch)
-        own->scratch = malloc(2 * own->host.chunk_bytes);
-    return own->scratch != NULL;
+    if (!host->scratch)
+        host->scratch = malloc(2 * host->chunk_bytes);
+    return host->scratch != NULL;
 }
 
 // Combines this rank's share of a chunk, over the vector of rank 0.
@@ -71,9 +71,9 @@ static enum fr_status combine_scan(const struct fr_coll_team *team, struct fr_co
     struct fr_policy_slice slice = share_of(team, host, chunk);
     const bool is_exclusive = own->reduce->form == FR_COLL_EXCLUSIVE_SCAN;
     const size_t bytes = slice.count * host->element_bytes;
-    if (!make_scratch(own))
+    if (!make_scratch(host))
         return FR_ERR_NO_MEMORY;
-    unsigned char *sum = own->scratch, *before = sum + host->chunk_bytes;
+    unsigned char *sum = host->scratch, *before = sum + host->chunk_bytes;
     memcpy(sum, element(team, host, 0, chunk, slice.first), bytes);
     for (int rank = 1; rank < team->size && slice.count > 0; rank++) {
         unsigned char *vector = element(team, host, rank, chunk, slice.first);
@@ -89,9 +89,8 @@ static enum fr_status store_at(const struct fr_coll_host *host, size_t index, co
                                size_t count)
 {
     const struct fr_coll_host_reduce *own = own_of(host);
-    return fr_device_reduce_store(own->reduce->row, &own->result.range,
-                                  (void *)(own->result.address + index * host->element_bytes), from,
-                                  count);
+    return fr_device_reduce_store(own->reduce->row, &host->receive_range,
+                                  (void *)(own->result + index * host->element_bytes), from, count);
 }
 
 // Stores what this rank gets of a chunk that is combined. In place, results go where elements have
@@ -139,14 +138,14 @@ static enum fr_status combine_own(const struct fr_coll_team *team, struct fr_col
     size_t count = own->receives ? own_part(host, chunk, &first, &at) : 0;
     if (count == 0)
         return FR_OK;
-    if (!make_scratch(own))
+    if (!make_scratch(host))
         return FR_ERR_NO_MEMORY;
-    memcpy(own->scratch, element(team, host, 0, chunk, first), count * host->element_bytes);
+    memcpy(host->scratch, element(team, host, 0, chunk, first), count * host->element_bytes);
     for (int rank = 1; rank < team->size; rank++)
-        fr_device_reduce_on_host(own->reduce->row, own->scratch,
+        fr_device_reduce_on_host(own->reduce->row, host->scratch,
                                  element(team, host, rank, chunk, first), count);
     own->combined += count * (size_t)(team->size - 1);
-    return store_at(host, at, own->scratch, count);
+    return store_at(host, at, host->scratch, count);
 }
 
 static const struct fr_coll_host_ops *ops_of(enum fr_coll_form form)
@@ -167,23 +166,11 @@ static const struct fr_coll_host_ops *ops_of(enum fr_coll_form form)
     }
 }
 
-enum fr_status fr_coll_host_reduce_progress(struct fr_coll_team *team,
-                                            struct fr_coll_host_reduce *own, bool *over)
+void fr_coll_host_reduce_prepare(struct fr_coll_host_reduce *own)
 {
     struct fr_coll_host *host = &own->host;
-    if (!host->ops) {
-        host->ops = ops_of(own->reduce->form);
-        host->call = own->reduce->call;
-        host->element_bytes = fr_device_reduce_element_bytes(own->reduce->row);
-        host->elements = own->reduce->elements;
-        host->likely_bytes = host->elements * host->element_bytes;
-    }
-    return fr_coll_host_progress(team, host, over);
-}
-
-void fr_coll_host_reduce_end(const struct fr_coll_team *team, struct fr_coll_host_reduce *own)
-{
-    free(own->scratch);
-    own->scratch = NULL;
-    fr_coll_host_end(team, &own->host);
+    host->ops = ops_of(own->reduce->form);
+    host->element_bytes = fr_device_reduce_element_bytes(own->reduce->row);
+    host->elements = own->reduce->elements;
+    host->likely_bytes = host->elements * host->element_bytes;
 }

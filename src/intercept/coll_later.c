@@ -4,6 +4,10 @@
 
 #include "intercept/coll_later.h"
 
+#include "intercept/coll_buffer.h"
+
+#include <stdlib.h>
+
 // Tells the team that a call waits for the operation, until that is over.
 static void await(struct fr_intercept_later *later, bool awaits)
 {
@@ -24,6 +28,7 @@ static bool advance(struct fr_request_op *op)
     if (!atomic_load(&later->queued.over))
         return false;
     await(later, false);
+    fr_coll_host_end(later->team, later->host);
     enum fr_status status = later->kind->end(later);
     if (status != FR_OK)
         op->schedule->error = fr_request_error_code(status);
@@ -39,10 +44,28 @@ static bool is_on_host(const struct fr_request_op *op)
     return true;
 }
 
+// Does the operation where some rank cannot take part in the task.
+static enum fr_status go_on_by_cpus(struct fr_coll_queued *queued, bool *over)
+{
+    const struct fr_intercept_later *later =
+        (void *)((char *)queued - offsetof(struct fr_intercept_later, queued));
+    return fr_coll_host_progress(later->team, later->host, over);
+}
+
 static int start(struct fr_request_op *op)
 {
     struct fr_intercept_later *later = op->schedule->own;
-    later->kind->begin(later);
+    struct fr_coll_host *host = later->host;
+    enum fr_status status = later->kind->open(later);
+    host->call = fr_abi_rows[op->fn].name;
+    host->number = later->team->later.begun++;
+    fr_intercept_coll_fix_context(&host->send_range);
+    fr_intercept_coll_fix_context(&host->receive_range);
+    if (status == FR_OK)
+        later->kind->begin(later);
+    else
+        fr_coll_task_begin_declined(&later->queued.task, later->team, host->call);
+    later->queued.instead = go_on_by_cpus;
     fr_coll_queue_add(&later->queued);
     op->schedule->is_quiet = is_on_host(op) && fr_coll_queue_has_thread();
     fr_coll_queue_progress();
@@ -54,39 +77,29 @@ static void release(void *own)
     struct fr_intercept_later *later = own;
     struct fr_coll_team *clone = later->op->persistent ? later->team : NULL;
     await(later, false);
-    later->kind->release(later);
+    fr_coll_host_end(later->team, later->host);
+    free(later);
     fr_coll_team_clone_free(clone);
     fr_intercept_comms_free_later();
 }
 
-struct fr_coll_team *fr_intercept_later_team(const struct fr_request_op *op,
-                                             struct fr_coll_team *team)
+// Gives the operation a schedule that begins the task. It owns `later` and a team of its own then.
+static enum fr_status attach(struct fr_intercept_later *later)
 {
-    if (!fr_coll_team_takes_later(team))
-        return NULL;
-    return op->persistent ? fr_coll_team_clone(team, fr_abi_rows[op->fn].name) : team;
-}
-
-enum fr_status fr_intercept_later_make(struct fr_intercept_later *later, struct fr_request_op *op,
-                                       struct fr_coll_team *team,
-                                       const struct fr_intercept_later_kind *kind)
-{
+    struct fr_request_op *op = later->op;
+    const size_t ranks = (size_t)later->team->size;
     enum fr_status status = fr_request_schedule_make(op, 0, start);
-    if (status != FR_OK) {
-        if (op->persistent)
-            fr_coll_team_clone_free(team);
+    if (status != FR_OK)
         return status;
-    }
-    later->kind = kind;
-    later->op = op;
-    later->team = team;
     op->schedule->own = later;
     op->schedule->advance = advance;
     op->schedule->release = release;
-    return FR_OK;
+    return op->persistent && later->kind->reads_args
+               ? fr_request_schedule_keep_args(op, ranks, ranks)
+               : FR_OK;
 }
 
-int fr_intercept_later_open(struct fr_request_op *op, enum fr_status status)
+static int open_schedule(struct fr_request_op *op, enum fr_status status)
 {
     fr_word comm = op->object;
     int result = fr_request_error_code(status);
@@ -95,4 +108,46 @@ int fr_intercept_later_open(struct fr_request_op *op, enum fr_status status)
     else
         fr_request_op_free(op);
     return result == fr_abi_mpi.SUCCESS ? result : fr_request_raise('c', comm, result);
+}
+
+static struct fr_intercept_later *make(struct fr_request_op *op, struct fr_coll_team *team,
+                                       const struct fr_intercept_later_kind *kind, size_t bytes,
+                                       enum fr_status *status)
+{
+    struct fr_intercept_later *later = calloc(1, bytes);
+    *status = FR_ERR_NO_MEMORY;
+    if (!later)
+        return NULL;
+    later->kind = kind;
+    later->op = op;
+    later->team = team;
+    *status = kind->prepare(later, fr_intercept_views_build(op));
+    return later;
+}
+
+bool fr_intercept_later_begin(struct fr_request_op *op, struct fr_coll_team *team,
+                              const struct fr_intercept_later_kind *kind, size_t bytes, int *result)
+{
+    struct fr_intercept_later *later = NULL;
+    enum fr_status status = FR_ERR_UNSUPPORTED;
+    if (fr_coll_team_takes_later(team))
+        later = make(op, team, kind, bytes, &status);
+    bool begins = status == FR_OK || status == FR_ERR_NO_MEMORY; // then the others begin a task
+    if (begins && op->persistent)
+        team = fr_coll_team_clone(team, fr_abi_rows[op->fn].name);
+    if (!begins || !team) {
+        free(later);
+        fr_request_op_free(op);
+        return false;
+    }
+    if (status == FR_OK) {
+        later->team = team;
+        status = attach(later);
+    }
+    if (status != FR_OK && !op->schedule) {
+        fr_coll_team_clone_free(op->persistent ? team : NULL);
+        free(later);
+    }
+    *result = open_schedule(op, status);
+    return true;
 }

@@ -8,45 +8,43 @@
 #ifndef FR_INTERCEPT_COLL_LATER_H
 #define FR_INTERCEPT_COLL_LATER_H
 
+#include "fabrail/coll/host.h"
 #include "fabrail/coll/queue.h"
 #include "fabrail/request/schedule.h"
 #include "intercept/intercept_int.h"
 
 struct fr_intercept_later;
 
-// The functions of reductions, or of exchanges.
+// What differs between reductions and exchanges.
 struct fr_intercept_later_kind {
-    // Makes this rank's memory ready and begins the queued task, or one that declines.
-    void (*begin)(struct fr_intercept_later *later);
+    // Prepares an operation once, and sets `host`. `viewed` says how its views could be built.
+    // Returns FR_ERR_UNSUPPORTED where this rank begins nothing, as no other one does.
+    enum fr_status (*prepare)(struct fr_intercept_later *later, enum fr_status viewed);
+    // Makes this rank's memory ready at each start, and prepares `host`, whose call and number are
+    // written later. A task that declines begins where it does not return FR_OK.
+    enum fr_status (*open)(struct fr_intercept_later *later);
+    void (*begin)(struct fr_intercept_later *later); // begins the queued task
     // Ends the operation, whose queued task is over. Returns how all has ended.
     enum fr_status (*end)(struct fr_intercept_later *later);
-    void (*release)(struct fr_intercept_later *later); // frees what it has, and itself
+    bool reads_args; // `open` reads arrays and datatypes among the arguments
 };
 
 // A collective that goes on when its call has returned. The first member of a kind's own struct.
 struct fr_intercept_later {
     const struct fr_intercept_later_kind *kind;
     struct fr_request_op *op;
-    struct fr_coll_team *team; // its tasks do the operation
+    struct fr_coll_team *team; // its tasks do the operation; a persistent one has its own
     struct fr_coll_queued queued;
-    bool is_awaited; // counts among the team's operations for which a call waits
+    struct fr_coll_host *host; // does it where some rank cannot take part in a task
+    bool is_awaited;           // counts among the team's operations for which a call waits
 };
 
-// Returns the team whose tasks do an operation, NULL on all ranks for none. A persistent operation
-// gets a team of its own, for which its ranks wait for each other. fr_intercept_later_make owns it.
-struct fr_coll_team *fr_intercept_later_team(const struct fr_request_op *op,
-                                             struct fr_coll_team *team);
-
-// Gives an operation a schedule that begins the task, and goes on with it. The operation owns
-// `later` then. On failure the caller does, and the team goes.
-FR_MUST_CHECK enum fr_status fr_intercept_later_make(struct fr_intercept_later *later,
-                                                     struct fr_request_op *op,
-                                                     struct fr_coll_team *team,
-                                                     const struct fr_intercept_later_kind *kind);
-
-// Opens the schedule of an operation where `status` is FR_OK, else frees the operation. Returns
-// what the application's call returns.
-int fr_intercept_later_open(struct fr_request_op *op, enum fr_status status);
+// Begins an operation as a task of the team, or makes a persistent one, whose ranks wait for each
+// other. Owns the operation then. `bytes` has the size of the kind's struct. *result is what the
+// application's call returns. Else it frees the operation and returns false, as all ranks do.
+bool fr_intercept_later_begin(struct fr_request_op *op, struct fr_coll_team *team,
+                              const struct fr_intercept_later_kind *kind, size_t bytes,
+                              int *result);
 
 // Returns whether a nonblocking or persistent collective is worth a task. They look at arguments
 // that all ranks have alike, so all find the same.
@@ -59,9 +57,7 @@ bool fr_intercept_exchange_pays(enum fr_fn fn, const fr_word *args,
 // know. All ranks find the same.
 size_t fr_intercept_exchange_bytes(const struct fr_request_op *op, const struct fr_coll_team *team);
 
-// Begin a nonblocking collective that pays, or make a persistent one, as a task of the team, and
-// own the operation then; *result is what the call returns. Else they free the operation and return
-// false, as all ranks do.
+// Begin a collective that pays, as fr_intercept_later_begin does.
 bool fr_intercept_reduce_later(struct fr_request_op *op, struct fr_coll_team *team, int *result);
 bool fr_intercept_exchange_later(struct fr_request_op *op, struct fr_coll_team *team, int *result);
 

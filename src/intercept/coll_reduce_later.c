@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Nonblocking and persistent reductions and scans as tasks. Where some rank cannot take part, the
-// ranks' CPUs do it.
+// Nonblocking and persistent reductions and scans as tasks.
 #include "config.h"
 
 #include "fabrail/coll/host_reduce.h"
@@ -9,13 +8,12 @@
 #include "intercept/coll_reduction.h"
 #include "intercept/views.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct reduction {
     struct fr_intercept_later later;
     struct fr_intercept_reduction part;
-    struct fr_coll_host_reduce host; // where the task cannot do it
+    struct fr_coll_host_reduce host;
 };
 
 static struct reduction *reduction_of(struct fr_intercept_later *later)
@@ -23,42 +21,20 @@ static struct reduction *reduction_of(struct fr_intercept_later *later)
     return (struct reduction *)(void *)later;
 }
 
-static enum fr_status reduce_on_host(struct fr_coll_queued *queued, bool *over)
-{
-    struct reduction *own =
-        (struct reduction *)(void *)((char *)queued - offsetof(struct reduction, later.queued));
-    return fr_coll_host_reduce_progress(own->later.team, &own->host, over);
-}
-
-static enum fr_status end(struct fr_intercept_later *later)
-{
-    struct reduction *own = reduction_of(later);
-    const struct fr_coll_queued *queued = &later->queued;
-    enum fr_status status = fr_intercept_reduction_end(
-        &own->part, queued->is_instead ? FR_ERR_UNSUPPORTED : queued->status);
-    if (!queued->is_instead)
-        return status;
-    fr_coll_host_reduce_end(later->team, &own->host);
-    if (queued->status == FR_OK)
-        fr_intercept_coll_buffer_count_staged(later->op);
-    return queued->status;
-}
-
 // Notes where the program has vector and result, for a reduction by CPUs.
-static void set_places(struct reduction *own)
+static void set_host(struct reduction *own)
 {
     const struct fr_intercept_reduction *part = &own->part;
     const struct fr_staging_view *receive = &part->receive.view;
     const struct fr_staging_view *vector = part->in_place ? receive : &part->send.view;
     own->host = (struct fr_coll_host_reduce){
-        .host = {.number = own->later.team->later.begun++},
+        .host = {.send_range = vector->range, .receive_range = receive->range},
         .reduce = &part->part,
-        .vector = {vector->range, vector->base},
-        .result = {receive->range, receive->base},
+        .vector = vector->base,
+        .result = receive->base,
         .receives = fr_intercept_reduction_receives(part),
     };
-    fr_intercept_coll_fix_context(&own->host.vector.range);
-    fr_intercept_coll_fix_context(&own->host.result.range);
+    fr_coll_host_reduce_prepare(&own->host);
 }
 
 // Waits until the application's work on a buffer is over. It may have other work under way when the
@@ -69,17 +45,17 @@ static void await_app(const struct fr_intercept_coll_buffer *side, struct fr_col
         buffer->is_workspace = true;
 }
 
-// Makes this rank's memory ready for a task. The program may have freed memory since the last
-// start of a persistent request, and have other memory at its address.
-static enum fr_status open_memory(struct reduction *own)
+// The program may have freed memory since the last start of a persistent request, and have other
+// memory at its address.
+static enum fr_status open_memory(struct fr_intercept_later *later)
 {
+    struct reduction *own = reduction_of(later);
     struct fr_intercept_reduction *reduction = &own->part;
     struct fr_coll_reduce *part = &reduction->part;
-    const struct fr_intercept_later *later = &own->later;
     enum fr_status status = FR_OK;
     if (later->op->persistent)
         status = fr_intercept_reduction_describe(reduction, later->op, later->team, true);
-    set_places(own);
+    set_host(own);
     if (status == FR_OK)
         status = fr_intercept_reduction_open(reduction);
     part->is_queued = true;
@@ -96,22 +72,20 @@ static enum fr_status open_memory(struct reduction *own)
 
 static void begin(struct fr_intercept_later *later)
 {
-    struct reduction *own = reduction_of(later);
-    if (open_memory(own) == FR_OK)
-        fr_coll_reduce_begin(&later->queued.task, later->team, &own->part.part);
-    else
-        fr_coll_task_begin_declined(&later->queued.task, later->team, own->part.part.call);
-    later->queued.instead = reduce_on_host;
+    fr_coll_reduce_begin(&later->queued.task, later->team, &reduction_of(later)->part.part);
 }
 
-static void release(struct fr_intercept_later *later)
+static enum fr_status end(struct fr_intercept_later *later)
 {
-    struct reduction *own = reduction_of(later);
-    fr_coll_host_reduce_end(later->team, &own->host);
-    free(own);
+    const struct fr_coll_queued *queued = &later->queued;
+    enum fr_status status = fr_intercept_reduction_end(
+        &reduction_of(later)->part, queued->is_instead ? FR_ERR_UNSUPPORTED : queued->status);
+    if (!queued->is_instead)
+        return status;
+    if (queued->status == FR_OK)
+        fr_intercept_coll_buffer_count_staged(later->op);
+    return queued->status;
 }
-
-static const struct fr_intercept_later_kind kind = {.begin = begin, .end = end, .release = release};
 
 // Whether MPI surely refuses the call on this rank, which then begins nothing.
 static bool is_wrong(const struct fr_intercept_reduction *reduction)
@@ -162,36 +136,18 @@ bool fr_intercept_reduction_pays(enum fr_fn fn, const fr_word *args,
            fr_policy_is_worth_task(bytes);
 }
 
-// Gives the operation its schedule. `own` goes at once if that fails, else with the operation.
-static enum fr_status prepare(struct fr_request_op *op, struct reduction *own,
-                              struct fr_coll_team *team)
+static enum fr_status prepare(struct fr_intercept_later *later, enum fr_status viewed)
 {
-    const size_t ranks = (size_t)team->size;
-    own->part.team = team;
-    enum fr_status status = fr_intercept_later_make(&own->later, op, team, &kind);
-    if (status != FR_OK) {
-        free(own);
-        return status;
-    }
-    return op->persistent ? fr_request_schedule_keep_args(op, ranks, ranks) : FR_OK;
+    struct reduction *own = reduction_of(later);
+    later->host = &own->host.host;
+    if (viewed == FR_OK)
+        viewed = fr_intercept_reduction_describe(&own->part, later->op, later->team, true);
+    return viewed == FR_OK && is_wrong(&own->part) ? FR_ERR_UNSUPPORTED : viewed;
 }
 
 bool fr_intercept_reduce_later(struct fr_request_op *op, struct fr_coll_team *team, int *result)
 {
-    struct reduction *own = calloc(1, sizeof(*own));
-    enum fr_status status = own ? fr_intercept_views_build(op) : FR_ERR_NO_MEMORY;
-    if (status == FR_OK)
-        status = fr_intercept_reduction_describe(&own->part, op, team, true);
-    bool begins = status == FR_OK && !is_wrong(&own->part);
-    struct fr_coll_team *chosen = begins ? fr_intercept_later_team(op, team) : NULL;
-    if (chosen)
-        status = prepare(op, own, chosen);
-    else
-        free(own);
-    if (!chosen && status != FR_ERR_NO_MEMORY) { // else the others begin a task
-        fr_request_op_free(op);
-        return false;
-    }
-    *result = fr_intercept_later_open(op, status);
-    return true;
+    static const struct fr_intercept_later_kind kind = {
+        .prepare = prepare, .open = open_memory, .begin = begin, .end = end, .reads_args = true};
+    return fr_intercept_later_begin(op, team, &kind, sizeof(struct reduction), result);
 }

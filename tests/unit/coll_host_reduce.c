@@ -61,11 +61,11 @@ static bool receives(const struct operation *op, int rank)
                                                 : true;
 }
 
-static struct fr_coll_place place_of(const struct driver_memory *memory)
+static struct fr_device_range range_of(const struct driver_memory *memory)
 {
-    struct fr_coll_place place = {.address = (uintptr_t)memory->address + GUARD};
-    CHECK(fr_device_query(memory->address, &place.range) == FR_OK);
-    return place;
+    struct fr_device_range range;
+    CHECK(fr_device_query(memory->address, &range) == FR_OK);
+    return range;
 }
 
 // Small values, so that places and ties matter as well.
@@ -96,15 +96,20 @@ static void begin_rank(struct operation *op, int rank, uint64_t number)
         CU(cuMemsetD8_v2((CUdeviceptr)(uintptr_t)op->memory[rank][i].address, 0xa5,
                          bytes + 2 * GUARD));
     }
-    struct fr_coll_place vector = place_of(&op->memory[rank][0]);
-    CU(cuMemcpyHtoD_v2((CUdeviceptr)vector.address, op->vectors[rank], bytes));
+    const struct driver_memory *vector = &op->memory[rank][0];
+    const struct driver_memory *result = op->in_place ? vector : &op->memory[rank][1];
+    CU(cuMemcpyHtoD_v2((CUdeviceptr)(uintptr_t)vector->address + GUARD, op->vectors[rank], bytes));
     op->hosts[rank] = (struct fr_coll_host_reduce){
         .reduce = &op->reduces[rank],
-        .vector = vector,
-        .result = op->in_place ? vector : place_of(&op->memory[rank][1]),
+        .vector = (uintptr_t)vector->address + GUARD,
+        .result = (uintptr_t)result->address + GUARD,
         .receives = receives(op, rank),
-        .host = {.number = number},
+        .host = {.call = "a test",
+                 .number = number,
+                 .send_range = range_of(vector),
+                 .receive_range = range_of(result)},
     };
+    fr_coll_host_reduce_prepare(&op->hosts[rank]);
 }
 
 static bool is_gap(enum fr_reduce_row row, size_t at)
@@ -142,8 +147,7 @@ static void check_rank(const struct operation *op, int rank)
                 wanted[GUARD + i] = sum[i];
         }
     }
-    CU(cuMemcpyDtoH_v2(found, (CUdeviceptr)(op->hosts[rank].result.address - GUARD),
-                       all + 2 * GUARD));
+    CU(cuMemcpyDtoH_v2(found, (CUdeviceptr)(op->hosts[rank].result - GUARD), all + 2 * GUARD));
     CHECK(memcmp(found, wanted, all + 2 * GUARD) == 0,
           "row %d, form %d, %zu elements, in place %d, rank %d", (int)op->row, (int)op->form,
           op->elements, op->in_place, rank);
@@ -157,7 +161,7 @@ static void end(struct operation *op)
     for (int rank = 0; rank < RANKS; rank++) {
         struct fr_job_shm shm;
         const struct fr_job_secret secret = op->hosts[rank].host.secret;
-        fr_coll_host_reduce_end(&teams[rank], &op->hosts[rank]);
+        fr_coll_host_end(&teams[rank], &op->hosts[rank].host);
         CHECK(!op->hosts[rank].host.chunks ||
                   fr_job_shm_map(&secret, false, 4096, &shm) == FR_ERR_NOT_FOUND,
               "a name is left");
@@ -181,7 +185,7 @@ static enum fr_status run(struct operation *op, bool (*ends)(int rank))
         if (over[rank] || (ends && !ends(rank)))
             continue;
         enum fr_status status =
-            fr_coll_host_reduce_progress(&teams[rank], &op->hosts[rank], &over[rank]);
+            fr_coll_host_progress(&teams[rank], &op->hosts[rank].host, &over[rank]);
         result = status == FR_OK ? result : status;
         left = 0;
         for (int i = 0; i < RANKS; i++)
@@ -267,7 +271,7 @@ static void test_gone(bool comes_first)
     bool over = false;
     begin_all(&op);
     if (comes_first)
-        CHECK(fr_coll_host_reduce_progress(&teams[1], &op.hosts[1], &over) == FR_OK && !over);
+        CHECK(fr_coll_host_progress(&teams[1], &op.hosts[1].host, &over) == FR_OK && !over);
     pid_t child = fork();
     if (child == 0)
         _exit(0);
@@ -286,7 +290,7 @@ static void test_late(void)
     bool over = false;
     begin_all(&op);
     for (time_t began = time(NULL); time(NULL) < began + 6;)
-        CHECK(fr_coll_host_reduce_progress(&teams[0], &op.hosts[0], &over) == FR_OK && !over);
+        CHECK(fr_coll_host_progress(&teams[0], &op.hosts[0].host, &over) == FR_OK && !over);
     teams[0].later.awaited = 1;
     CHECK(run(&op, is_zero) == FR_ERR_MPI && teams[0].broken);
     end(&op);
@@ -299,7 +303,7 @@ static void test_shut_out(void)
     struct rlimit files, none;
     bool over = false;
     begin_all(&op);
-    CHECK(fr_coll_host_reduce_progress(&teams[0], &op.hosts[0], &over) == FR_OK && !over);
+    CHECK(fr_coll_host_progress(&teams[0], &op.hosts[0].host, &over) == FR_OK && !over);
     CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
     none = (struct rlimit){.rlim_cur = 1, .rlim_max = files.rlim_max};
     CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
@@ -329,14 +333,11 @@ static void test_failed_first(bool loads)
     struct fr_coll_host *host = &op.hosts[0].host;
     if (loads) {
         host->ops = &ops;
-        host->element_bytes = sizeof(int32_t);
-        host->elements = op.elements;
-        host->likely_bytes = bytes_of(&op);
     } else {
         host->failure = FR_ERR_LIMIT;
     }
     CHECK(run(&op, is_zero) == (loads ? FR_ERR_DEVICE : FR_ERR_LIMIT));
-    fr_coll_host_reduce_end(&teams[0], &op.hosts[0]);
+    fr_coll_host_end(&teams[0], &op.hosts[0].host);
     usleep(100 * 1000);
     CHECK(run(&op, is_later) == FR_ERR_DEVICE);
     for (int rank = 0; rank < RANKS; rank++)
@@ -394,15 +395,15 @@ static void begin_swap(struct swap *swap, int rank, uint64_t number)
             slots[other].address += (uintptr_t)memory->address;
     }
     swap->parts[rank] = (struct fr_coll_host_exchange){
-        .host = {.number = number},
-        .call = "a test",
+        .host = {.call = "a test",
+                 .number = number,
+                 .send_range = range_of(&swap->memory[rank][0]),
+                 .receive_range = range_of(&swap->memory[rank][1]),
+                 .likely_bytes = swap->likely_bytes},
         .sends = swap->slots[rank][0],
         .receives = swap->slots[rank][1],
-        .likely_bytes = swap->likely_bytes,
     };
-    CHECK(fr_device_query(swap->memory[rank][0].address, &swap->parts[rank].send_range) == FR_OK);
-    CHECK(fr_device_query(swap->memory[rank][1].address, &swap->parts[rank].receive_range) ==
-          FR_OK);
+    fr_coll_host_exchange_prepare(&teams[rank], &swap->parts[rank]);
 }
 
 static void check_swap(const struct swap *swap, int rank)
@@ -433,7 +434,7 @@ static void swap(struct swap swap, uint64_t number)
         if (over[rank])
             continue;
         enum fr_status status =
-            fr_coll_host_exchange_progress(&teams[rank], &swap.parts[rank], &over[rank]);
+            fr_coll_host_progress(&teams[rank], &swap.parts[rank].host, &over[rank]);
         CHECK(status == FR_OK || (over[rank] && status == FR_ERR_TRUNCATE));
         failed = status == FR_OK ? failed : rank;
     }
@@ -534,19 +535,19 @@ static void test_many(void)
             begin_rank(&ops[i], rank, (uint64_t)i);
     }
     for (int i = OPERATIONS; i-- > 0;)
-        CHECK(fr_coll_host_reduce_progress(&teams[0], &ops[i].hosts[0], &over[i][0]) == FR_OK);
+        CHECK(fr_coll_host_progress(&teams[0], &ops[i].hosts[0].host, &over[i][0]) == FR_OK);
     for (int left = OPERATIONS * RANKS; left > 0 && time(NULL) < began + 60;) {
         for (int step = 0; step < OPERATIONS * RANKS; step++) {
             int rank = step % RANKS;
             int i = rank == 0 ? OPERATIONS - 1 - step / RANKS : done[rank];
             if (i == OPERATIONS || over[i][rank])
                 continue;
-            CHECK(fr_coll_host_reduce_progress(&teams[rank], &ops[i].hosts[rank], &over[i][rank]) ==
+            CHECK(fr_coll_host_progress(&teams[rank], &ops[i].hosts[rank].host, &over[i][rank]) ==
                   FR_OK);
             if (!over[i][rank])
                 continue;
             check_rank(&ops[i], rank);
-            fr_coll_host_reduce_end(&teams[rank], &ops[i].hosts[rank]);
+            fr_coll_host_end(&teams[rank], &ops[i].hosts[rank].host);
             done[rank]++;
             left--;
         }
@@ -565,8 +566,7 @@ static void test_full(void)
     begin_all(&op);
     int filler = fill_shm(0);
     for (int i = 0; i < 20; i++) {
-        CHECK(fr_coll_host_reduce_progress(&teams[i % RANKS], &op.hosts[i % RANKS], &over) ==
-                  FR_OK &&
+        CHECK(fr_coll_host_progress(&teams[i % RANKS], &op.hosts[i % RANKS].host, &over) == FR_OK &&
               !over);
         usleep(1000);
     }

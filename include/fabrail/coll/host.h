@@ -32,25 +32,22 @@ struct fr_coll_host_ops {
     void (*tell)(const struct fr_coll_team *team, const struct fr_coll_host *host, uint64_t *words);
 };
 
-// Where a program has data.
-struct fr_coll_place {
-    struct fr_device_range range;
-    uintptr_t address;
-};
-
-// One rank's part, the first member of a kind's own struct. Its functions write all but `number`
-// and `failure`, which the caller writes.
+// One rank's part, the first member of a kind's own struct. The caller writes the members up to the
+// ranges, the kind's function that prepares the operation the others up to `words`.
 struct fr_coll_host {
-    uint64_t number; // of the operation, alike on all ranks; the team has no other one of it
+    const char *call; // for messages
+    uint64_t number;  // of the operation, alike on all ranks; the team has no other one of it
     // This rank can do nothing but tell the others, whose operations fail as well.
     enum fr_status failure;
+    struct fr_device_range send_range, receive_range; // of the program's memory
     const struct fr_coll_host_ops *ops;
-    const char *call;
     size_t element_bytes; // alike on all ranks
     size_t elements;      // of this rank
     size_t likely_bytes;  // of a rank's data; alike on all ranks
     size_t words;         // for each pair of ranks; alike on all ranks
-    // Written by the functions below.
+    // Written by the functions below, the first two by a kind's operations as well.
+    enum fr_status result; // of an operation that has not failed
+    void *scratch;         // made with malloc, or NULL; freed with the rest
     struct fr_job_shm shm;
     struct fr_job_secret secret;
     bool is_open;
@@ -63,9 +60,10 @@ struct fr_coll_host {
     unsigned looks;
 };
 
-// Goes on as far as is possible without waiting for another rank. Begins with the first call. Sets
-// *over when it is over. Returns FR_OK until then, and the result of the operation with it. The
-// work of the program on its memory must be over. The caller has the team in hand.
+// Goes on as far as is possible without waiting for another rank. The operation is prepared, and
+// begins with the first call. Sets *over when it is over. Returns FR_OK until then, and the result
+// of the operation with it. The work of the program on its memory must be over. The caller has the
+// team in hand.
 FR_MUST_CHECK enum fr_status fr_coll_host_progress(struct fr_coll_team *team,
                                                    struct fr_coll_host *host, bool *over);
 

@@ -7,23 +7,17 @@
 #include "fabrail/coll/copies.h"
 #include "fabrail/coll/host.h"
 
-// One rank's part. The caller writes all but most of the first member and the last one; the rest
-// are zeros.
+// One rank's part. The operation ends with FR_ERR_TRUNCATE where a rank has sent this one more than
+// it has room for.
 struct fr_coll_host_exchange {
     struct fr_coll_host host;
-    const char *call; // for messages
     // By rank; a slice of 0 bytes needs no address. A slice that several ranks get has one address.
     const struct fr_coll_slot *sends;
     const struct fr_coll_slot *receives;
-    struct fr_device_range send_range, receive_range;
-    size_t likely_bytes; // that a rank sends; alike on all ranks
-    bool is_cut;         // a rank has sent more than there was room for
 };
 
-// Goes on as fr_coll_host_progress does. Returns FR_ERR_TRUNCATE in the end where a rank has sent
-// this one more than it has room for.
-FR_MUST_CHECK enum fr_status fr_coll_host_exchange_progress(struct fr_coll_team *team,
-                                                            struct fr_coll_host_exchange *exchange,
-                                                            bool *over);
+// Prepares an exchange, of which the caller has written all else, and host.likely_bytes.
+void fr_coll_host_exchange_prepare(const struct fr_coll_team *team,
+                                   struct fr_coll_host_exchange *exchange);
 
 #endif
