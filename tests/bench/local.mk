@@ -22,26 +22,26 @@ EXTRA_DIST += tests/bench/run tests/bench/host.c tests/bench/device.c tests/benc
     tests/bench/peers.c tests/bench/peers.h tests/bench/ways.c tests/bench/ways.h \
     tests/bench/rows.h
 
-$(MPI_FLAVOURS:%=tests/bench/host-%): tests/bench/host-%: tests/bench/host.c tests/programs/memory.c tests/bench/rows.h
+$(MPI_FLAVOURS:%=tests/bench/host-%): tests/bench/host-%: tests/bench/host.c tests/programs/memory-%.o tests/bench/rows.h
 	$(fr_program)
 $(MPI_FLAVOURS:%=tests/bench/device-%): tests/bench/device-%: tests/bench/device.c \
-    tests/programs/memory.c tests/bench/rows.h
+    tests/programs/memory-%.o tests/bench/rows.h
 	$(fr_program)
 $(MPI_FLAVOURS:%=tests/bench/fresh-%): tests/bench/fresh-%: tests/bench/fresh.c \
-    tests/programs/memory.c
+    tests/programs/memory-%.o
 	$(fr_program)
-$(MPI_FLAVOURS:%=tests/bench/halo-%): tests/bench/halo-%: tests/bench/halo.c tests/programs/memory.c
+$(MPI_FLAVOURS:%=tests/bench/halo-%): tests/bench/halo-%: tests/bench/halo.c tests/programs/memory-%.o
 	$(fr_program)
 $(MPI_FLAVOURS:%=tests/bench/types-%): tests/bench/types-%: tests/bench/types.c \
-    tests/programs/memory.c tests/bench/rows.h
+    tests/programs/memory-%.o tests/bench/rows.h
 	$(fr_program)
 $(MPI_FLAVOURS:%=tests/bench/slabs-%): tests/bench/slabs-%: tests/bench/slabs.c \
-    tests/programs/memory.c tests/bench/rows.h
+    tests/programs/memory-%.o tests/bench/rows.h
 	$(fr_program)
 $(MPI_FLAVOURS:%=tests/bench/fabric-%): tests/bench/fabric-%: tests/bench/fabric.c \
-    tests/programs/memory.c tests/bench/rows.h
+    tests/programs/memory-%.o tests/bench/rows.h
 	$(fr_program)
-fr_bench_peers = tests/bench/peers.c tests/programs/memory.c libmodules.la
+fr_bench_peers = tests/bench/peers.c tests/programs/memory-%.o libmodules.la
 $(MPI_FLAVOURS:%=tests/bench/exchange-%): tests/bench/exchange-%: tests/bench/exchange.c \
     $(fr_bench_peers) tests/bench/peers.h tests/bench/rows.h
 	$(fr_program_with_modules)
@@ -49,7 +49,7 @@ $(MPI_FLAVOURS:%=tests/bench/collective-%): tests/bench/collective-%: tests/benc
     $(fr_bench_peers) tests/bench/peers.h tests/bench/rows.h
 	$(fr_program_with_modules)
 $(MPI_FLAVOURS:%=tests/bench/between-%): tests/bench/between-%: tests/bench/between.c \
-    tests/programs/memory.c libmodules.la tests/bench/rows.h
+    tests/programs/memory-%.o libmodules.la tests/bench/rows.h
 	$(fr_program_with_modules)
 $(MPI_FLAVOURS:%=tests/bench/onesided-%): tests/bench/onesided-%: tests/bench/onesided.c \
     $(fr_bench_peers) tests/bench/peers.h tests/bench/rows.h

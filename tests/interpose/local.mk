@@ -39,33 +39,33 @@ if !CROSS_COMPILING
 TESTS += $(fr_interpose_tests)
 check_DATA += $(fr_interpose_built)
 $(fr_interpose_refusal): tests/interpose/refusal-%: \
-    tests/interpose/refusal.c tests/programs/memory.c $(fr_interpose_headers)
+    tests/interpose/refusal.c tests/programs/memory-%.o $(fr_interpose_headers)
 	$(fr_program)
 $(fr_interpose_aware): tests/interpose/aware-%: \
-    tests/interpose/aware.c tests/programs/memory.c $(fr_interpose_headers)
+    tests/interpose/aware.c tests/programs/memory-%.o $(fr_interpose_headers)
 	$(fr_program)
 $(fr_interpose_object): tests/interpose/profiled_object-%: \
     tests/interpose/profiled.c tests/interpose/exchange.c tests/interpose/profiler.c \
-    tests/programs/memory.c $(fr_interpose_headers)
+    tests/programs/memory-%.o $(fr_interpose_headers)
 	$(fr_program)
 $(fr_interpose_profiler): tests/interpose/libprofiler-%.so: \
     tests/interpose/profiler.c $(fr_interpose_headers)
 	$(fr_program_cc) -fPIC -shared -Wl,-soname,$(@F) $(filter %.c,$^)
 # The profiler comes before MPI among the libraries, which the wrapper appends.
 $(fr_interpose_library): tests/interpose/profiled_library-%: \
-    tests/interpose/profiled.c tests/interpose/exchange.c tests/programs/memory.c \
+    tests/interpose/profiled.c tests/interpose/exchange.c tests/programs/memory-%.o \
     $(fr_interpose_headers) tests/interpose/libprofiler-%.so
-	$(fr_program_cc) $(filter %.c,$^) -Ltests/interpose -Wl,--no-as-needed -lprofiler-$* \
+	$(fr_program_cc) $(filter %.c %.o,$^) -Ltests/interpose -Wl,--no-as-needed -lprofiler-$* \
 	    -Wl,-rpath,$(abs_builddir)/tests/interpose -ldl
 $(fr_interpose_plugin): tests/interpose/plugin-%.so: \
     tests/interpose/exchange.c tests/programs/memory.c $(fr_interpose_headers)
 	$(fr_program_cc) -fPIC -shared $(filter %.c,$^) -ldl
-fr_interpose_bound_from = tests/interpose/bound.c tests/interpose/exchange.c tests/programs/memory.c \
+fr_interpose_bound_from = tests/interpose/bound.c tests/interpose/exchange.c tests/programs/memory-%.o \
     tests/interpose/bound.h $(fr_interpose_headers)
 $(fr_interpose_bound): tests/interpose/bound-%: $(fr_interpose_bound_from)
-	$(fr_program_cc) -DEXCHANGE_BOUND -rdynamic $(filter %.c,$^) -ldl -lpthread
+	$(fr_program_cc) -DEXCHANGE_BOUND -rdynamic $(filter %.c %.o,$^) -ldl -lpthread
 $(fr_interpose_layered): tests/interpose/layered-%: $(fr_interpose_bound_from)
-	$(fr_program_cc) -DEXCHANGE_BOUND -DLAYERED -rdynamic $(filter %.c,$^) -ldl -lpthread
+	$(fr_program_cc) -DEXCHANGE_BOUND -DLAYERED -rdynamic $(filter %.c %.o,$^) -ldl -lpthread
 $(fr_interpose_loads): tests/interpose/loads-%: tests/interpose/loads.c $(fr_interpose_headers)
 	$(fr_program_cc) -rdynamic -pthread $(filter %.c,$^) -ldl
 # The plugin, which prefers its own libraries' symbols, has MPI's data where they are in the library.
@@ -73,7 +73,7 @@ $(fr_interpose_hostrecv): tests/interpose/hostrecv-%: \
     tests/interpose/hostrecv.c tests/programs/memory.c $(fr_interpose_headers)
 	$(fr_program_cc) -fPIC -Wl,-z,nocopyreloc $(filter %.c,$^) -ldl
 $(fr_interpose_tooled): tests/interpose/tooled-%: \
-    tests/interpose/hostrecv.c tests/interpose/tool.c tests/programs/memory.c $(fr_interpose_headers)
+    tests/interpose/hostrecv.c tests/interpose/tool.c tests/programs/memory-%.o $(fr_interpose_headers)
 	$(fr_program)
 $(fr_interpose_tool): tests/interpose/libtool-%.so: tests/interpose/tool.c
 	$(fr_program_cc) -fPIC -shared $< -ldl

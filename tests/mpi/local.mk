@@ -40,26 +40,28 @@ fr_transparency_sources = tests/mpi/transparency.c tests/mpi/transparency_progre
     tests/mpi/transparency_held.c
 fr_transparency_programs = $(MPI_FLAVOURS:%=tests/mpi/transparency-%)
 EXTRA_DIST += $(fr_transparency_sources) tests/mpi/transparency.h
-# A program of messages between any two datatypes.
+# A program of messages between any two datatypes. Like some others, it is run with the first release of a family
+# alone.
+fr_families = $(filter openmpi mpich,$(MPI_FLAVOURS))
 fr_typed_sources = tests/mpi/typed.c tests/mpi/datatype_types.c tests/mpi/datatype_random.c
-fr_typed_programs = $(MPI_FLAVOURS:%=tests/mpi/typed-%)
+fr_typed_programs = $(fr_families:%=tests/mpi/typed-%)
 EXTRA_DIST += tests/mpi/typed.c
 CLEANFILES += $(fr_typed_programs)
 # A program that packs in the format external32.
-fr_external_programs = $(MPI_FLAVOURS:%=tests/mpi/external-%)
+fr_external_programs = $(fr_families:%=tests/mpi/external-%)
 fr_external_sources = tests/mpi/external.c tests/mpi/datatype_types.c tests/mpi/datatype_random.c
 EXTRA_DIST += tests/mpi/external.c
 CLEANFILES += $(fr_external_programs)
 # A program of datatypes whose blocks are gigabytes apart.
-fr_typed_far_programs = $(MPI_FLAVOURS:%=tests/mpi/typed_far-%)
+fr_typed_far_programs = $(fr_families:%=tests/mpi/typed_far-%)
 EXTRA_DIST += tests/mpi/typed_far.c
 CLEANFILES += $(fr_typed_far_programs)
 # A program that counts the driver's calls.
-fr_typed_calls_programs = $(MPI_FLAVOURS:%=tests/mpi/typed_calls-%)
+fr_typed_calls_programs = $(fr_families:%=tests/mpi/typed_calls-%)
 EXTRA_DIST += tests/mpi/typed_calls.c
 CLEANFILES += $(fr_typed_calls_programs)
 # A program that makes and frees very many datatypes.
-fr_many_types_programs = $(MPI_FLAVOURS:%=tests/mpi/many_types-%)
+fr_many_types_programs = $(fr_families:%=tests/mpi/many_types-%)
 EXTRA_DIST += tests/mpi/many_types.c
 CLEANFILES += $(fr_many_types_programs)
 # A program whose output is the same with and without the preload.
@@ -77,7 +79,7 @@ EXTRA_DIST += tests/mpi/coll_multihost.c tests/mpi/count.c
 CLEANFILES += $(fr_coll_multihost_programs) tests/mpi/libfrcount.so \
     tests/mpi/libfrshm.so $(MPI_FLAVOURS:%=tests/bench/job-%)
 # A program that measures what waiting messages take.
-fr_bounds_programs = $(MPI_FLAVOURS:%=tests/mpi/bounds-%)
+fr_bounds_programs = $(fr_families:%=tests/mpi/bounds-%)
 EXTRA_DIST += tests/mpi/bounds.c
 CLEANFILES += $(fr_bounds_programs)
 # A program of short messages that the CPU copies itself.
@@ -120,41 +122,41 @@ $(fr_names_tests): tests/mpi/names_test-%: tests/mpi/names_test.c src/abi/stubs.
 $(fr_job_control_tests): tests/mpi/job_control_test-%: tests/mpi/job_control_test.c tests/unit/check.h \
     include/fabrail/job/control.h include/fabrail/job.h include/fabrail/abi.h libmodules.la
 	$(fr_program_with_modules)
-$(fr_fabric_programs): tests/mpi/fabric-%: $(fr_fabric_sources) tests/programs/memory.c \
+$(fr_fabric_programs): tests/mpi/fabric-%: $(fr_fabric_sources) tests/programs/memory-%.o \
     $(fr_fabric_headers)
 	$(fr_program)
-$(fr_transparency_programs): tests/mpi/transparency-%: $(fr_transparency_sources) tests/programs/memory.c \
+$(fr_transparency_programs): tests/mpi/transparency-%: $(fr_transparency_sources) tests/programs/memory-%.o \
     tests/mpi/transparency.h tests/programs/memory.h
 	$(fr_program)
-$(fr_typed_programs): tests/mpi/typed-%: $(fr_typed_sources) tests/programs/memory.c tests/mpi/datatype_types.h \
+$(fr_typed_programs): tests/mpi/typed-%: $(fr_typed_sources) tests/programs/memory-%.o tests/mpi/datatype_types.h \
     tests/programs/memory.h tests/unit/check.h
 	$(fr_program)
-$(fr_external_programs): tests/mpi/external-%: $(fr_external_sources) tests/programs/memory.c tests/mpi/datatype_types.h \
+$(fr_external_programs): tests/mpi/external-%: $(fr_external_sources) tests/programs/memory-%.o tests/mpi/datatype_types.h \
     tests/programs/memory.h tests/unit/check.h tests/sim/calls.h
 	$(fr_program)
-$(fr_typed_far_programs): tests/mpi/typed_far-%: tests/mpi/typed_far.c tests/programs/memory.c \
+$(fr_typed_far_programs): tests/mpi/typed_far-%: tests/mpi/typed_far.c tests/programs/memory-%.o \
     tests/programs/memory.h tests/unit/check.h
 	$(fr_program)
-$(fr_typed_calls_programs): tests/mpi/typed_calls-%: tests/mpi/typed_calls.c tests/programs/memory.c \
+$(fr_typed_calls_programs): tests/mpi/typed_calls-%: tests/mpi/typed_calls.c tests/programs/memory-%.o \
     tests/programs/memory.h tests/unit/check.h tests/sim/calls.h
 	$(fr_program)
-$(fr_many_types_programs): tests/mpi/many_types-%: tests/mpi/many_types.c tests/programs/memory.c \
+$(fr_many_types_programs): tests/mpi/many_types-%: tests/mpi/many_types.c tests/programs/memory-%.o \
     tests/programs/memory.h tests/unit/check.h
 	$(fr_program)
-$(fr_with_without_preload_programs): tests/mpi/with_without_preload-%: $(fr_with_without_preload_sources) tests/programs/memory.c \
+$(fr_with_without_preload_programs): tests/mpi/with_without_preload-%: $(fr_with_without_preload_sources) tests/programs/memory-%.o \
     tests/mpi/with_without_preload.h tests/programs/memory.h
 	$(fr_program)
-$(fr_coll_multihost_programs): tests/mpi/coll_multihost-%: tests/mpi/coll_multihost.c tests/programs/memory.c \
+$(fr_coll_multihost_programs): tests/mpi/coll_multihost-%: tests/mpi/coll_multihost.c tests/programs/memory-%.o \
     tests/programs/memory.h
 	$(fr_program)
 check_DATA += $(fr_aperture_programs)
-$(fr_aperture_programs): tests/mpi/aperture-%: tests/mpi/aperture.c tests/programs/memory.c \
+$(fr_aperture_programs): tests/mpi/aperture-%: tests/mpi/aperture.c tests/programs/memory-%.o \
     tests/programs/memory.h tests/sim/calls.h
 	$(fr_program)
-$(fr_bounds_programs): tests/mpi/bounds-%: tests/mpi/bounds.c tests/programs/memory.c \
+$(fr_bounds_programs): tests/mpi/bounds-%: tests/mpi/bounds.c tests/programs/memory-%.o \
     tests/programs/memory.h tests/sim/pins.h
 	$(fr_program)
-$(fr_report_programs): tests/mpi/report_run-%: tests/mpi/report_run.c tests/programs/memory.c \
+$(fr_report_programs): tests/mpi/report_run-%: tests/mpi/report_run.c tests/programs/memory-%.o \
     tests/programs/memory.h
 	$(fr_program)
 if HAVE_NVTX
@@ -177,9 +179,9 @@ CLEANFILES += $(fr_kinds_programs)
 if !CROSS_COMPILING
 TESTS += tests/mpi/memory_kinds.test
 check_DATA += $(fr_kinds_programs)
-$(fr_kinds_programs): tests/mpi/memory_kinds-%: tests/mpi/memory_kinds.c tests/programs/memory.c \
+$(fr_kinds_programs): tests/mpi/memory_kinds-%: tests/mpi/memory_kinds.c tests/programs/memory-%.o \
     tests/programs/memory.h
-	$(fr_program_cc) $(filter %.c,$^) -ldl -lpthread
+	$(fr_program)
 endif
 
 # Cases of windows over device memory, and wrong uses of them, for their test.
@@ -191,15 +193,15 @@ CLEANFILES += $(fr_window_programs)
 if !CROSS_COMPILING
 check_DATA += $(fr_window_programs)
 $(fr_window_cases): tests/mpi/window_cases-%: tests/mpi/window_cases.c \
-    tests/programs/memory.c tests/programs/memory.h
-	$(fr_program_cc) $(filter %.c,$^) -ldl -lpthread
+    tests/programs/memory-%.o tests/programs/memory.h
+	$(fr_program)
 $(fr_window_errors): tests/mpi/window_errors-%: tests/mpi/window_errors.c \
-    tests/programs/memory.c tests/programs/memory.h
-	$(fr_program_cc) $(filter %.c,$^) -ldl -lpthread
+    tests/programs/memory-%.o tests/programs/memory.h
+	$(fr_program)
 endif
 
 # A program with races between a GPU and MPI (FABRAIL_SYNC), and its test.
-fr_races_programs = $(MPI_FLAVOURS:%=tests/mpi/races-%)
+fr_races_programs = $(fr_families:%=tests/mpi/races-%)
 EXTRA_DIST += tests/mpi/races.test tests/mpi/races.c tests/mpi/hides.c
 CLEANFILES += $(fr_races_programs) tests/mpi/libfrhides.so
 if !CROSS_COMPILING
@@ -207,7 +209,7 @@ TESTS += tests/mpi/races.test
 check_DATA += $(fr_races_programs) tests/mpi/libfrhides.so
 tests/mpi/libfrhides.so: tests/mpi/hides.c
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(sim_compile) -o $@ $(srcdir)/tests/mpi/hides.c -ldl
-$(fr_races_programs): tests/mpi/races-%: tests/mpi/races.c tests/programs/memory.c \
+$(fr_races_programs): tests/mpi/races-%: tests/mpi/races.c tests/programs/memory-%.o \
     tests/programs/memory.h
-	$(fr_program_cc) -rdynamic $(filter %.c,$^) -ldl -lpthread
+	$(fr_program_cc) -rdynamic $(filter %.c %.o,$^) -ldl -lpthread
 endif

@@ -18,14 +18,14 @@ fr_prog_large = transpose ring matching halo neighbours reductions collectives p
 fr_prog_flags = -std=gnu11 -Wall -Wextra $(filter -Werror,$(FR_CFLAGS)) $(CUDA_CPPFLAGS) $(CFLAGS)
 fr_prog_link = -ldl -lm -lpthread
 
-# Programs of other folders, NAME-FLAVOUR, from all files of C that their rules name.
+# Programs of other folders, NAME-FLAVOUR, from all files of C and objects that their rules name.
 fr_program_flags = $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) -std=gnu11 -Wall -Wextra \
     $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS)
 fr_program_cc = $(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_program_flags) -o $@
-fr_program = $(fr_program_cc) $(filter %.c,$^) -ldl -lpthread
+fr_program = $(fr_program_cc) $(filter %.c %.o,$^) -ldl -lpthread
 # The same, linked with all modules, whose headers they include.
 fr_program_with_modules = $(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(AM_CPPFLAGS) $(fr_program_flags) \
-    -o $@ $(filter %.c %.S,$^) .libs/libmodules.a -ldl -lpthread
+    -o $@ $(filter %.c %.S %.o,$^) .libs/libmodules.a -ldl -lpthread
 
 # A Fortran program is its source and the C side of it, compiled once for each of the three
 # interfaces: NAME_mpifh, NAME_mpi and NAME_f08. -std=legacy lets mpif.h take any type of buffer.
