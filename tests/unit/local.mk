@@ -25,6 +25,11 @@ EXTRA_DIST += tests/unit/check.h tests/unit/driver.h tests/unit/ipc_pair.h tests
     tests/unit/rndv_host.h tests/unit/rndv_world.h tests/unit/rndv_two_ranks.h tests/unit/logged.h tests/unit/bytes_layout.h tests/unit/apart.h \
     tests/unit/rail_standin.h tests/unit/inside/memory_usage.h tests/unit/inside/workspace_usage.h
 
+# Those that start themselves again for each of their cases (processes.h), which emulators and valgrind do not follow.
+fr_unit_processes = $(patsubst %,tests/unit/%,coll_host_reduce coll_segment coll_slab coll_task ipc_cache ipc_channel \
+    ipc_failures ipc_importers ipc_share job_host rail_providers rndv_batch rndv_ledger rndv_replica rndv_scheme \
+    rndv_threads rndv_traffic staging_share)
+
 # With a function of the modules of their own.
 tests_unit_coll_agree_LDFLAGS = -Wl,--wrap=fr_ipc_forget_buffer
 tests_unit_coll_task_LDFLAGS = -Wl,--wrap=fr_coll_team_message_tell,--wrap=fr_coll_team_message_was_told
