@@ -132,11 +132,11 @@ static void wait_for(struct fr_coll_segment *segment, int rank, uint64_t round)
 
 static void run_rounds(void)
 {
-    enum { ROUNDS = 20000 };
+    const uint64_t rounds = 10000 / check_step();
     unsigned char post[POST_BYTES];
     uint64_t state = 7 + (uint64_t)process_rank;
     struct fr_coll_segment *segment = open_sealed(POST_BYTES);
-    for (uint64_t round = 1; round <= ROUNDS && check_failures == 0; round++) {
+    for (uint64_t round = 1; round <= rounds && check_failures == 0; round++) {
         pause_sometimes(&state);
         size_t bytes = make_post(round, process_rank, post);
         if (is_to_mark(round, process_rank))

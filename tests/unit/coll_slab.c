@@ -9,6 +9,7 @@
 
 #include "ipc_pair.h"
 
+#include <sched.h>
 #include <string.h>
 
 enum { POST_BYTES = 200, MOVE_BYTES = 5000 };
@@ -106,9 +107,9 @@ static enum fr_coll_slab_done post_for(struct fr_coll_slab *slab, uint64_t round
     bool there = false;
     do
         CHECK(fr_coll_slab_look_for_room(slab, round, &there) == FR_OK);
-    while (!there && check_failures == 0);
+    while (!there && check_failures == 0 && sched_yield() == 0);
     CHECK(fr_coll_slab_post(slab, round, post, &done) == FR_OK);
-    for (there = !post->meets; !there && check_failures == 0;)
+    for (there = !post->meets; !there && check_failures == 0; sched_yield())
         CHECK(fr_coll_slab_look(slab, round, &there) == FR_OK);
     return done;
 }
@@ -133,11 +134,11 @@ static void check_round(const struct fr_coll_slab *slab, uint64_t round)
 // In every seventh round each rank posts and goes on.
 static void run_rounds(void)
 {
-    enum { ROUNDS = 1500 };
+    const uint64_t rounds = 1000 / check_step();
     unsigned char post[POST_BYTES];
     uint64_t state = 7 + (uint64_t)process_rank;
     struct fr_coll_slab *slab = open_all();
-    for (uint64_t round = 1; round <= ROUNDS && check_failures == 0; round++) {
+    for (uint64_t round = 1; round <= rounds && check_failures == 0; round++) {
         const struct fr_coll_post own = {
             .data = post,
             .bytes = make_post(round, process_rank, post),
@@ -234,7 +235,7 @@ static bool move_all(struct fr_coll_slab *slab, struct moving *moving, uint64_t 
     CHECK(done == FR_COLL_SLAB_POSTED || are_all_alike(round));
     bool moved = done != FR_COLL_SLAB_POSTED;
     bool copied = done == FR_COLL_SLAB_COPIED;
-    for (bool met = !moved; !met && check_failures == 0;)
+    for (bool met = !moved; !met && check_failures == 0; sched_yield())
         CHECK(fr_coll_slab_look(slab, round + 1, &met) == FR_OK);
     if (!moved) {
         CHECK(fr_device_push(&moving->range, moving->pieces, (size_t)process_count, FR_ENGINE_SM,
@@ -247,13 +248,13 @@ static bool move_all(struct fr_coll_slab *slab, struct moving *moving, uint64_t 
 
 static void run_moves(void)
 {
-    enum { ROUNDS = 600 };
+    const unsigned rounds = 400 / check_step();
     struct moving moving = {.range = {.bytes = 0}};
     struct fr_coll_slab *slab = open_all();
     uint64_t state = 7 + (uint64_t)process_rank;
     unsigned by_kernel = 0;
     open_moving(&moving);
-    for (uint64_t round = 1; round <= ROUNDS && check_failures == 0; round += 2) {
+    for (uint64_t round = 1; round <= rounds && check_failures == 0; round += 2) {
         pair_fill(&moving.source, 0, MOVE_BYTES, round * 8 + (uint64_t)process_rank);
         pause_sometimes(&state);
         by_kernel += move_all(slab, &moving, round);
@@ -270,7 +271,7 @@ static void run_moves(void)
     CU(cuDeviceGetCount(&devices));
     bool can_meet = fr_cuda_kernels_image != NULL && process_count <= devices &&
                     process_count <= sysconf(_SC_NPROCESSORS_ONLN);
-    printf("kernels have moved %u of %d\n", by_kernel, ROUNDS / 2);
+    printf("kernels have moved %u of %u\n", by_kernel, rounds / 2);
     CHECK(by_kernel > 0 || !can_meet, "no kernel has moved anything");
     close_moving(&moving);
     close_all(slab);

@@ -585,7 +585,7 @@ static void run_missing_in_slabs(void)
 
 #define SHORT                                                                                      \
     {                                                                                              \
-        "FABRAIL_TIMEOUT=4"                                                                        \
+        "FABRAIL_TIMEOUT=2"                                                                        \
     }
 
 static const struct process_case cases[] = {

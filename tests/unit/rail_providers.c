@@ -99,12 +99,22 @@ static bool serve(struct fr_rails *rails, long nap_ns, char *word)
     return true;
 }
 
+// The memory of the process that is read.
+static const unsigned char *expected_memory(void)
+{
+    static unsigned char expected[MEMORY];
+    static bool is_filled;
+    if (!is_filled)
+        check_fill(expected, MEMORY, 1);
+    is_filled = true;
+    return expected;
+}
+
 static void check_read(struct fr_rails *rails, struct fr_rail_region *region,
                        const struct told *key, size_t from, size_t to, size_t bytes)
 {
     struct fr_rail_transfer *transfer = NULL;
-    static unsigned char expected[MEMORY];
-    check_fill(expected, MEMORY, 1);
+    const unsigned char *expected = expected_memory();
     memset(memory, 0xee, MEMORY);
     enum fr_status status =
         fr_rail_read(rails, 1, key->bytes, key->length, from, region, to, bytes, &transfer);
@@ -144,11 +154,10 @@ static void read_all(struct fr_rails *rails, struct fr_rail_region *region, cons
 static void read_many(struct fr_rails *rails, struct fr_rail_region *region, const struct told *key)
 {
     enum { COUNT = 200 };
-    static unsigned char expected[MEMORY];
+    const unsigned char *expected = expected_memory();
     struct fr_rail_transfer *transfers[COUNT];
     size_t at[COUNT + 1] = {0};
     uint64_t state = 7;
-    check_fill(expected, MEMORY, 1);
     memset(memory, 0xee, MEMORY);
     for (int i = 0; i < COUNT; i++) {
         size_t bytes = 1 + check_random(&state) % (MEMORY / COUNT - 1);

@@ -16,7 +16,7 @@ enum {
     MANY = 3000, // more than there are places
     THREADS = 4,
     ROUNDS = 50000,
-    MOVES = 300000,
+    MOVES = 100000,
     LIGHT_MOVES = 3000, // where each takes long, as under valgrind
     LOOKS_A_YIELD = 64,
     NUMBERS = 12, // requests that all threads share
