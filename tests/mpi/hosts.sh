@@ -2,6 +2,9 @@
 # For the scripts of this folder that run programs on simulated hosts and look into the reports.
 # They need $here, and a folder $work; the output of a launch is in $work/out.
 
+# Flavours mpich5 and mpiabi are one library by two kinds of handles, which tests/mpi/programs-mpich5.test looks at.
+[[ "${flavours-} " != *" mpiabi "* ]] || flavours=${flavours/ mpich5/}
+
 number=0
 device=sim # of what is launched,
 before=()  # by way of this
