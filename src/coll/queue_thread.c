@@ -29,7 +29,7 @@ static _Atomic bool sleeps;
 
 static struct fr_wait begin_naps(void)
 {
-    if (fr_core_settings()->progress == FR_PROGRESS_THREAD)
+    if (fr_core_settings()->progress >= FR_PROGRESS_THREAD)
         return (struct fr_wait){
             .eager_yields = 20, .nap_ns = SHORT_NAP_NS, .longest_nap_ns = MOST_SHORT_NAP_NS};
     return (struct fr_wait){.nap_ns = LONG_NAP_NS, .longest_nap_ns = MOST_LONG_NAP_NS};

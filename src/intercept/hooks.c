@@ -78,11 +78,28 @@ static int fail_start(void)
     return fr_abi_mpi.ERR_OTHER;
 }
 
+// Starts the real MPI. With FABRAIL_PROGRESS=multiple it lets several threads call it, of which one
+// is the attendant. MPI may give a program a higher level than it asks for.
+static int start_mpi(enum fr_fn fn, const fr_word *args)
+{
+    int provided = 0;
+    if (fr_core_settings()->progress != FR_PROGRESS_MULTIPLE)
+        return fr_abi_call(fn, args);
+    int rc = FR_MPI(Init_thread, args[0], args[1], (fr_word)fr_abi_mpi.THREAD_MULTIPLE,
+                    FR_PTR(&provided));
+    if (rc == fr_abi_mpi.SUCCESS && provided != fr_abi_mpi.THREAD_MULTIPLE)
+        fr_warn("FABRAIL_PROGRESS=multiple has no effect: this MPI library does not give "
+                "MPI_THREAD_MULTIPLE");
+    if (rc == fr_abi_mpi.SUCCESS && fn == FR_FN_MPI_Init_thread)
+        *(int *)args[3] = provided;
+    return rc;
+}
+
 bool fr_intercept_call_init(enum fr_fn fn, fr_word *args, int *result)
 {
     fr_report_before_init();
     bool starts = fr_job_census_begin();
-    *result = fr_abi_call(fn, args);
+    *result = start_mpi(fn, args);
     if (starts)
         fr_job_census_note();
     if (*result == fr_abi_mpi.SUCCESS) {

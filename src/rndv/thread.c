@@ -81,7 +81,7 @@ bool fr_rndv_thread_start(struct fr_rails *rails, int device)
     polled = rails;
     own_device = device;
     stops = false;
-    atomic_store(&served, use == FR_PROGRESS_THREAD ? 1 : 0);
+    atomic_store(&served, use >= FR_PROGRESS_THREAD ? 1 : 0);
     runs = start();
     if (!runs)
         fr_warn("no thread could be started for rails%s",

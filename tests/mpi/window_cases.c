@@ -10,6 +10,7 @@
 // lock      a rank gives up its wait for a lock, and so do those after it
 // waits     a target is in a call that waits for its origins
 // part      a window of some ranks, while all meet
+// chain     a target waits for a rank without the window, and that one for an origin
 // polls     a target looks at its own memory until an origin has changed it
 // threads   a target computes, and another of its threads waits
 // leaked    MPI ends before a window
@@ -282,6 +283,77 @@ static void part(void)
         MPI_Win_free(&win);
         MPI_Comm_free(&some);
     }
+    memory_free(&memory);
+}
+
+// Has ranks 0 and 2 meet in calls that take no part in the window of ranks 0 and 1.
+static void meet_without_window(int way, MPI_Comm comm, MPI_Win host)
+{
+    int partner = rank == 0; // in the communicator
+    MPI_Group all, group;
+    MPI_File file;
+    switch (way) {
+    case 0:
+        MPI_Barrier(comm);
+        break;
+    case 1:
+        MPI_Comm_group(comm, &all);
+        MPI_Group_incl(all, 1, &partner, &group);
+        if (rank == 0)
+            MPI_Win_start(group, 0, host);
+        else
+            MPI_Win_post(group, 0, host);
+        if (rank == 0)
+            MPI_Win_complete(host);
+        else
+            MPI_Win_wait(host);
+        MPI_Group_free(&group);
+        MPI_Group_free(&all);
+        break;
+    default:
+        MPI_File_open(comm, "/dev/null", MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+        MPI_File_close(&file);
+        break;
+    }
+}
+
+// Has rank 0 wait for rank 2 in calls of the MPI's own, rank 2 for rank 1, and rank 1 for rank 0 to
+// act on its accesses.
+static void chain(void)
+{
+    enum { CHAINS = 3 };
+    int found[2] = {0}, word = 0, origin = 1, other = 2;
+    MPI_Win win = MPI_WIN_NULL, host = MPI_WIN_NULL;
+    MPI_Comm some;
+    memory_start(rank);
+    struct memory memory = memory_new(MEMORY_DEVICE, sizeof(found));
+    memory_write(&memory, 0, found, sizeof(found));
+    MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, 0, &some);
+    if (rank < 2)
+        MPI_Win_create(memory.address, sizeof(found), sizeof(int), MPI_INFO_NULL, some, &win);
+    if (rank < 2)
+        MPI_Comm_free(&some);
+    MPI_Comm_split(MPI_COMM_WORLD, rank == origin ? MPI_UNDEFINED : 0, 0, &some);
+    if (rank != origin)
+        MPI_Win_create(&word, sizeof(word), 1, MPI_INFO_NULL, some, &host);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int way = 0; way < CHAINS; way++) {
+        if (rank == origin)
+            increment(win, way);
+        if (rank == origin)
+            MPI_Send(&way, 1, MPI_INT, other, 8, MPI_COMM_WORLD);
+        if (rank == other)
+            MPI_Recv(&word, 1, MPI_INT, origin, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (rank != origin)
+            meet_without_window(way, some, host);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank != origin)
+        MPI_Win_free(&host);
+    if (rank != origin)
+        MPI_Comm_free(&some);
+    if (rank < 2)
+        MPI_Win_free(&win);
     memory_free(&memory);
 }
 
@@ -572,7 +644,7 @@ static const struct {
 } cases[] = {{"idle", idle},       {"evicted", evicted}, {"allocate", allocate}, {"bad", bad},
              {"lock", lock},       {"waits", waits},     {"part", part},         {"polls", polls},
              {"threads", threads}, {"leaked", leaked},   {"freed", freed},       {"shared", shared},
-             {"manual", refused},  {"levels", refused},  {"large", large}};
+             {"manual", refused},  {"levels", refused},  {"large", large},       {"chain", chain}};
 
 int main(int argc, char **argv)
 {

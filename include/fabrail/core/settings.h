@@ -55,11 +55,13 @@ enum fr_rail_verb {
     FR_RAIL_VERB_WRITE, // writes, where the sender can write
 };
 
-// The setting FABRAIL_PROGRESS: which threads move rails that want a CPU for it.
+// The setting FABRAIL_PROGRESS: which threads make progress. Each value from FR_PROGRESS_THREAD on
+// adds to the one before.
 enum fr_progress_use {
-    FR_PROGRESS_AUTO, // calls of MPI, and a thread while other processes read over such rails
+    FR_PROGRESS_AUTO, // calls of MPI, and a thread while others read over rails that want a CPU
     FR_PROGRESS_MANUAL,
-    FR_PROGRESS_THREAD, // a thread at all times
+    FR_PROGRESS_THREAD,   // a thread for such rails at all times
+    FR_PROGRESS_MULTIPLE, // MPI starts with MPI_THREAD_MULTIPLE, so that a thread may call it
 };
 
 // The setting FABRAIL_SYNC: what is done about work of the application's on a GPU that is under way
