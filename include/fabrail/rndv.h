@@ -326,6 +326,11 @@ enum { FR_RNDV_AT_ONCE = 64 };
 // in the program's memory, or `status` of a receive says why not.
 void fr_rndv_receive(struct fr_rndv_recv *recvs, size_t count);
 
+// Ends this thread's sweep, if it is in one: what it begins to receive next it has looked for anew.
+// Called when all that was found to have come is received. Senders whose messages were not among
+// that wait no longer for this process.
+void fr_rndv_sweep_end(void);
+
 // Begins to receive one message, and does not wait for its bytes. All that `recv` points to must
 // stay in place until the receive is over.
 void fr_rndv_receive_begin(struct fr_rndv_recv *recv);

@@ -303,6 +303,7 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
         enum fr_status rest = receive_cut(ops, statuses, errors, count, &batch);
         received = received == FR_OK ? rest : received;
     }
+    fr_rndv_sweep_end();
     enum fr_status copied = fr_device_batch_finish(&batch);
     for (size_t i = 0; i < count; i++) {
         if (!is_idle(ops[i]))

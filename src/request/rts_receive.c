@@ -330,6 +330,7 @@ bool fr_request_arrival_begin(struct fr_request_op *op, const struct fr_rndv_inc
     atomic_fetch_add_explicit(&arrivals, 1, memory_order_relaxed);
     op->arrival = arrival;
     fr_rndv_receive_begin(&arrival->recv);
+    fr_rndv_sweep_end();
     return true;
 }
 

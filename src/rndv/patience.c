@@ -1,31 +1,114 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Patience of senders: how long they wait for receivers to pull before the bytes leave the buffer,
 // and how long where there is no room for copies.
+//
+// A receiver that works comes to the message sooner than a copy would pay. So the clock stands
+// still while it works, as far as that brings the message nearer. Each message taken of those
+// before it does. Other work does for one whole sweep at most, as that would have taken this
+// message. Nothing lasts for more than a second. Messages before this one are finite in number, so
+// that patience ends whatever the receiver does.
 #include "config.h"
 
 #include "rndv/send.h"
 
 #include "fabrail/core/time.h"
+#include "fabrail/job.h"
 
 enum {
-    LONGEST_WAIT_NS = 1000000000, // even if the receiver pulls other messages meanwhile
+    LONGEST_WORK_NS = 1000000000, // of a receiver that takes no message before this one
     BLOCKED_PATIENCE_NS = 10000000,
     LEAST_PATIENCE_NS = 1000000000,
     MOST_PATIENCE_DOUBLED = 2,
     SHORT_BYTES = 4096, // no more than a send takes that waits; and only some hundreds are short
+    // Fields of what was taken.
+    NUMBER_SHIFT = 24,
+    RANK_SHIFT = 8,
+    RANKS = 1 << (NUMBER_SHIFT - RANK_SHIFT),
+    SWEEPS = 1 << RANK_SHIFT,
 };
+
+// ---- what receivers tell
+
+// Returns a word for a message that was taken. Words of one sender and sweep are in the order of
+// their numbers.
+static uint64_t taken_of(int from, uint64_t number, uint32_t sweep)
+{
+    return number / FR_SLOT_ONE << NUMBER_SHIFT | (uint64_t)((unsigned)from % RANKS) << RANK_SHIFT |
+           sweep % SWEEPS;
+}
+
+static FR_TLS bool sweeps; // this thread does, and its ledger says so
+
+void fr_rndv_sweep_take(const struct fr_rndv_incoming *incoming)
+{
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());
+    if (ledger == NULL)
+        return;
+    struct fr_rndv_sweeps *own = &ledger->sweeps;
+    if (!sweeps)
+        atomic_fetch_add_explicit(&own->begun, 1, memory_order_relaxed);
+    sweeps = true;
+    _Atomic uint64_t *taken = &own->taken[(unsigned)incoming->from % FR_RNDV_SENDERS];
+    uint64_t before = atomic_load_explicit(taken, memory_order_relaxed);
+    uint64_t word = taken_of(incoming->from, incoming->number,
+                             atomic_load_explicit(&own->begun, memory_order_relaxed));
+    bool is_later = before < word &&
+                    before % ((uint64_t)1 << NUMBER_SHIFT) == word % ((uint64_t)1 << NUMBER_SHIFT);
+    if (!is_later)
+        atomic_store_explicit(taken, word, memory_order_relaxed);
+}
+
+void fr_rndv_sweep_end(void)
+{
+    struct fr_rndv_ledger *ledger = sweeps ? fr_rndv_ledger_of(fr_job_rank()) : NULL;
+    if (ledger != NULL)
+        atomic_fetch_add_explicit(&ledger->sweeps.ended, 1, memory_order_release);
+    sweeps = false;
+}
+
+// ---- what senders see of it
 
 // Facts about each receiver. Two that share a place only make senders wait longer.
 static struct {
-    _Atomic int64_t
-        pulled_ns; // when it was last seen to pull: if it pulls it comes to the rest, too
     _Atomic int64_t exceeded_ns; // when a message to it last had to leave beyond the bound
     _Atomic unsigned times;      // how often that was so since it has last pulled
+    _Atomic uint64_t taken;      // of a receiver on another host: what it has told of last
 } receivers[256];
 
-static unsigned place_of(const struct fr_rndv_send *send)
+static unsigned place_of(int to)
 {
-    return (unsigned)send->address.to % FR_ARRAY_LENGTH(receivers);
+    return (unsigned)to % FR_ARRAY_LENGTH(receivers);
+}
+
+void fr_rndv_send_note_taken(int by, uint64_t number)
+{
+    atomic_store_explicit(&receivers[place_of(by)].taken, taken_of(fr_job_rank(), number, 0),
+                          memory_order_relaxed);
+}
+
+// A look at how far a receiver is. Those on other hosts have no sweeps.
+struct look {
+    uint32_t begun, ended;
+    uint64_t taken; // of this process; 0: nothing, or not known
+};
+
+static struct look look_at_receiver(const struct fr_rndv_send *send)
+{
+    struct fr_rndv_ledger *ledger = send->remote ? NULL : fr_rndv_ledger_of(send->address.to);
+    struct look look = {0};
+    if (ledger == NULL) {
+        look.taken = atomic_load_explicit(&receivers[place_of(send->address.to)].taken,
+                                          memory_order_relaxed);
+        return look;
+    }
+    const struct fr_rndv_sweeps *its = &ledger->sweeps;
+    unsigned rank = (unsigned)fr_job_rank();
+    look.ended = atomic_load_explicit(&its->ended, memory_order_acquire);
+    look.begun = atomic_load_explicit(&its->begun, memory_order_relaxed);
+    look.taken = atomic_load_explicit(&its->taken[rank % FR_RNDV_SENDERS], memory_order_relaxed);
+    if ((look.taken >> RANK_SHIFT) % RANKS != rank % RANKS)
+        look.taken = 0;
+    return look;
 }
 
 static int64_t later(int64_t a, int64_t b)
@@ -33,23 +116,51 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+static void begin_patience(struct fr_rndv_send *send, const struct look *look, int64_t now)
+{
+    send->since_ns = send->working_ns = now;
+    send->seen_begun = look->begun;
+}
+
+// Notes what the receiver has taken since the last look. What it takes of those before this message
+// begins patience anew.
+static void note_taken(struct fr_rndv_send *send, const struct look *look, int64_t now)
+{
+    if (look->taken == send->seen_taken)
+        return;
+    send->seen_taken = look->taken;
+    if (look->taken == 0)
+        return;
+    atomic_store_explicit(&receivers[place_of(send->address.to)].times, 0, memory_order_relaxed);
+    if (look->taken < taken_of(fr_job_rank(), send->number, 0))
+        begin_patience(send, look, now);
+}
+
 bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state)
 {
     int64_t now = fr_time_ns();
-    unsigned place = place_of(send);
-    if (state != FR_RNDV_ADVERTISED) {
-        atomic_store_explicit(&receivers[place].pulled_ns, now, memory_order_relaxed);
-        atomic_store_explicit(&receivers[place].times, 0, memory_order_relaxed);
+    struct look look = look_at_receiver(send);
+    if (send->since_ns == 0) {
+        send->seen_taken = look.taken;
+        begin_patience(send, &look, now);
     }
-    if (send->since_ns == 0)
-        send->since_ns = now;
-    int64_t since = atomic_load_explicit(&receivers[place].pulled_ns, memory_order_relaxed);
-    if (since < send->since_ns || now - send->since_ns > LONGEST_WAIT_NS)
-        since = send->since_ns;
+    note_taken(send, &look, now);
+    // No sweep has ended that has begun since.
+    bool sweeps_on = look.begun != look.ended && (int32_t)(look.ended - send->seen_begun) <= 0;
+    bool takes_this = state != FR_RNDV_ADVERTISED;
+    if (takes_this)
+        atomic_store_explicit(&receivers[place_of(send->address.to)].times, 0,
+                              memory_order_relaxed);
+    if ((takes_this || sweeps_on) && now - send->since_ns < LONGEST_WORK_NS) {
+        send->working_ns = now;
+        return false;
+    }
     int64_t wait_ns =
         send->scheme->wait_ns != NULL ? send->scheme->wait_ns(send) : FR_RNDV_LEAST_WAIT_NS;
-    return now - since >= wait_ns;
+    return now - later(send->working_ns, send->tried_ns) >= wait_ns;
 }
+
+// ---- without room
 
 // Returns whether the message may have been cut off, so that nobody may ever come to it.
 static bool is_in_doubt(const struct fr_rndv_send *send)
@@ -67,7 +178,7 @@ bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device)
     if (on_device || send->bytes < SHORT_BYTES || fr_staging_has_room(send->bytes) ||
         is_in_doubt(send))
         return false;
-    unsigned place = place_of(send);
+    unsigned place = place_of(send->address.to);
     int64_t now = fr_time_ns();
     if (send->stays_since_ns == 0)
         send->stays_since_ns = now;
@@ -76,9 +187,7 @@ bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device)
                    (send->remote && send->waits && times > 0);
     int64_t since = later(send->stays_since_ns, atomic_load_explicit(&receivers[place].exceeded_ns,
                                                                      memory_order_relaxed));
-    if (now - send->stays_since_ns <= LONGEST_WAIT_NS)
-        since =
-            later(since, atomic_load_explicit(&receivers[place].pulled_ns, memory_order_relaxed));
+    since = later(since, send->working_ns);
     if (now - since < (blocked ? BLOCKED_PATIENCE_NS : (int64_t)LEAST_PATIENCE_NS << times))
         return true;
     if (!blocked && times < MOST_PATIENCE_DOUBLED)

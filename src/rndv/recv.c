@@ -67,6 +67,8 @@ void fr_rndv_receive_begin(struct fr_rndv_recv *recv)
     recv->refused = FR_SCHEME_COUNT;
     recv->come = 0;
     recv->status = fr_rndv_incoming_begin(recv->incoming);
+    if (recv->status == FR_OK && recv->incoming->slot != NULL)
+        fr_rndv_sweep_take(recv->incoming);
     if (recv->status == FR_OK)
         begin_by(recv);
     else

@@ -16,6 +16,8 @@
 // start.
 enum { FR_RNDV_SLOTS = 16384, FR_RNDV_FIRST_SLOTS = 512 };
 
+enum { FR_RNDV_SENDERS = 64 }; // that a process tells apart when it says what it receives
+
 enum fr_rndv_state {
     FR_RNDV_ADVERTISED,
     FR_RNDV_MOVING,  // the sender is moving the bytes
@@ -78,6 +80,16 @@ static inline unsigned fr_rndv_sizes_length(uint64_t sizes)
 }
 _Static_assert(FR_RNDV_RTS_LONGEST < 1 << (64 - FR_SLOT_SIZE_BITS), "the length fits");
 
+// What a process tells of the messages that it receives, for senders that wait for it (patience.c).
+// It receives in sweeps: one takes all that has been found to have come.
+struct fr_rndv_sweeps {
+    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint32_t begun;
+    _Atomic uint32_t ended;
+    // The earliest message of the latest sweep with any of a sender, by the sender's rank modulo
+    // FR_RNDV_SENDERS: from the top number, rank and sweep (fr_rndv_taken).
+    _Atomic uint64_t taken[FR_RNDV_SENDERS];
+};
+
 // The ledger of one process. An empty one is all zero.
 struct fr_rndv_ledger {
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t expected; // messages for it, not yet pulled
@@ -91,6 +103,7 @@ struct fr_rndv_ledger {
     _Atomic uint64_t waiting;   // sends to this process that wait in their buffers
     _Atomic uint64_t blocked;   // threads that receive nothing while they wait
     _Atomic uint64_t more;      // slots that are there beyond the first ones
+    struct fr_rndv_sweeps sweeps;
     // A bit for each slot in use. Written by this process alone.
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t in_use[FR_RNDV_SLOTS / 64];
     struct fr_rndv_slot slots[FR_RNDV_SLOTS];
@@ -337,6 +350,10 @@ void fr_rndv_replica_visit(void (*visit)(int from, unsigned index));
 // FR_ERR_NOT_FOUND when the sender has given the message up.
 FR_MUST_CHECK enum fr_status fr_rndv_incoming_begin(struct fr_rndv_incoming *incoming);
 
+// Tells senders that wait that this thread has begun to receive a message of this host. Begins a
+// sweep unless it is in one, which fr_rndv_sweep_end ends.
+void fr_rndv_sweep_take(const struct fr_rndv_incoming *incoming);
+
 // Reads anew how many bytes are `ready`.
 void fr_rndv_incoming_refresh(struct fr_rndv_incoming *incoming);
 
@@ -434,8 +451,13 @@ struct fr_rndv_send {
     bool waits; // it is counted as a waiting send (waiting_sends.c)
     bool over;  // the program may have its buffer back
     enum fr_status failure;
-    int64_t since_ns;       // when somebody first asked whether it is over
-    int64_t stays_since_ns; // when there was first no room to leave to, 0 before
+    // Patience (patience.c). The clock is 0 before somebody asks whether the send is over.
+    int64_t since_ns;       // when its receiver was first asked for, or last took one before it
+    int64_t working_ns;     // when its receiver was last seen to work
+    int64_t tried_ns;       // when its bytes last found no room to leave to
+    int64_t stays_since_ns; // when they first found none, 0 before
+    uint64_t seen_taken;    // what the receiver had taken last of this process
+    uint32_t seen_begun;    // sweeps that the receiver had begun at since_ns
 
     struct fr_staging_view view; // of the program's buffer
     struct fr_staging_view_block block;

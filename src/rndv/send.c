@@ -398,12 +398,12 @@ static bool is_over(struct fr_rndv_send *send, unsigned *copies)
         return send->over;
     if (*copies == 0)
         return false;
-    if (leave(send, false)) {
-        --*copies;
-        return true;
+    if (!leave(send, false)) {
+        send->tried_ns = fr_time_ns();
+        return false;
     }
-    send->since_ns = 0; // for the next try
-    return false;
+    --*copies;
+    return true;
 }
 
 // A list may be so long that receivers of the first sends ask for them meanwhile.
@@ -509,6 +509,7 @@ void fr_rndv_send_handle(int from, enum fr_job_control_kind kind, const struct f
         (void)fr_rndv_slot_doubt(fr_job_rank(), slot, entry->number, FR_SLOT_DOUBTED);
         return;
     }
+    fr_rndv_send_note_taken(from, entry->number);
     (void)fr_rndv_slot_lift_doubt(fr_job_rank(), slot, entry->number);
     if (kind == FR_CONTROL_RETRY)
         state = FR_RNDV_REFUSED;

@@ -99,8 +99,11 @@ bool fr_rndv_send_is_done(struct fr_rndv_send *send);
 void fr_rndv_send_destroy(struct fr_rndv_send *send);
 
 // Returns whether the receiver has had its time. That counts from the first question whether the
-// send is over, or from the receiver's last pull.
+// send is over, and stands still while the receiver works in a way that brings the message nearer.
 bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state);
+
+// Notes that a process of another host has begun to receive a message of this process, or has it.
+void fr_rndv_send_note_taken(int by, uint64_t number);
 
 // Returns whether the bytes of a send shall stay in the program's buffer for now. They do if
 // neither host nor device has room for them, and the receiver may still come to them. `on_device`

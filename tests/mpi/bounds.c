@@ -204,6 +204,52 @@ static void run_calls(void)
     free(requests);
 }
 
+// Has each pull of this rank take so many microseconds longer.
+static void slow_down(unsigned delay_us)
+{
+    static frsim_delay_fn *delay;
+    void *driver = delay ? NULL : dlopen("libcuda.so.1", RTLD_NOW);
+    if (driver)
+        *(void **)&delay = dlsym(driver, "frsim_delay");
+    must(delay != NULL, "the simulated driver is late when told", 0, 1);
+    delay("cuStreamSynchronize", delay_us);
+    delay("cuGraphLaunch", delay_us);
+}
+
+// Windows of messages that are received one by one, which takes long, while their sender waits for
+// the last one first. They leave their buffer only while their receiver is not pulling, which a
+// rank without a processor seems to be between two calls. So not all do.
+static void run_patient(void)
+{
+    enum { WINDOWS = 5, PULL_US = 5000 };
+    long long left = 0;
+    struct memory memory = make_mapped();
+    MPI_Request *requests = malloc((size_t)count * sizeof(*requests));
+    for (int window = 0; window < WINDOWS; window++) {
+        if (rank == 0)
+            write_pattern(&memory, window);
+        else
+            slow_down(PULL_US);
+        MPI_Barrier(MPI_COMM_WORLD);
+        unsigned long before = moves();
+        for (int i = 0; rank == 0 && i < count; i++)
+            MPI_Isend(memory.address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[i]);
+        for (int i = count; i-- > 0;) {
+            if (rank == 0)
+                MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+            else
+                MPI_Recv(memory.address, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
+        }
+        left += rank == 0 ? (long long)(moves() - before) : 0;
+        slow_down(0);
+        if (rank == 1)
+            check_pattern(&memory, window);
+    }
+    must(left < WINDOWS * count / 2, "sends that left", left, 0);
+    free(requests);
+}
+
 // What a receiver that is in no call while many messages wait does then.
 enum after_sleep { TAKES, TRUNCATES, DIES };
 
@@ -1073,7 +1119,8 @@ int main(int argc, char **argv)
                  {"own", run_own},           {"local", run_local},
                  {"starved", run_starved},   {"apart", run_apart},
                  {"both", run_both},         {"refused", run_refused},
-                 {"standing", run_standing}, {"standing-host", run_standing_host}};
+                 {"standing", run_standing}, {"standing-host", run_standing_host},
+                 {"patient", run_patient}};
     int level = getenv("BOUNDS_THREADS") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, given;
     MPI_Init_thread(&argc, &argv, level, &given);
     must(given >= level, "the level of threads", given, level);

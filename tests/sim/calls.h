@@ -13,4 +13,8 @@ __attribute__((visibility("default"))) frsim_calls_fn frsim_calls;
 typedef void frsim_fail_fn(const char *name, unsigned long nth, int result);
 __attribute__((visibility("default"))) frsim_fail_fn frsim_fail;
 
+// Has each call of a function from now on take so many microseconds longer, in which others go on.
+typedef void frsim_delay_fn(const char *name, unsigned delay_us);
+__attribute__((visibility("default"))) frsim_delay_fn frsim_delay;
+
 #endif

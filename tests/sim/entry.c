@@ -130,6 +130,7 @@ struct calls {
     atomic_ulong count;
     unsigned long fails_at; // guarded by the lock; 0: never
     CUresult fails_with;
+    atomic_uint delay_us;
 };
 
 // Begins a call. It leaves the lock held in any case; finish() gives it up after every call.
@@ -137,6 +138,9 @@ static CUresult begin(enum need need, struct calls *calls, const void *caller)
 {
     bool fail = count_call(caller);
     unsigned long number = atomic_fetch_add_explicit(&calls->count, 1, memory_order_relaxed) + 1;
+    unsigned delay_us = atomic_load_explicit(&calls->delay_us, memory_order_relaxed);
+    if (delay_us > 0)
+        (void)usleep(delay_us);
     pthread_mutex_lock(&lock);
     if (atomic_load_explicit(&lost_by_fork, memory_order_relaxed) && need != ANY)
         return CUDA_ERROR_NOT_INITIALIZED;
@@ -255,6 +259,14 @@ void frsim_fail(const char *name, unsigned long nth, int result)
         }
     }
     pthread_mutex_unlock(&lock);
+}
+
+void frsim_delay(const char *name, unsigned delay_us)
+{
+    for (size_t i = 0; i < ENTRIES; i++) {
+        if (strcmp(rows[i].name, name) == 0)
+            atomic_store_explicit(&all_calls[i].delay_us, delay_us, memory_order_relaxed);
+    }
 }
 
 // Returns the length of a name without its version suffix.

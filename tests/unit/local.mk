@@ -16,7 +16,7 @@ check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/request_advance tests/unit/request_attendant tests/unit/request_complete \
     tests/unit/request_deliver tests/unit/request_hidden_sends \
     tests/unit/request_pending tests/unit/request_posted tests/unit/request_table \
-    tests/unit/rndv_batch tests/unit/rndv_ledger tests/unit/rndv_replica tests/unit/rndv_scheme tests/unit/rndv_send_stage \
+    tests/unit/rndv_batch tests/unit/rndv_ledger tests/unit/rndv_patience tests/unit/rndv_replica tests/unit/rndv_scheme tests/unit/rndv_send_stage \
     tests/unit/rndv_threads tests/unit/rndv_traffic \
     tests/unit/staging_device tests/unit/staging_device_soak tests/unit/staging_leases tests/unit/staging_pool \
     tests/unit/staging_share tests/unit/staging_soak tests/unit/staging_tables \
