@@ -251,6 +251,14 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     return verdict;
 }
 
+// Whether a call on a window is as good as none: there are no windows over device memory, and
+// nobody depends on this process.
+static inline bool are_windows_plain(void)
+{
+    return !fr_rma_any() && !fr_request_any_tracked() &&
+           atomic_load_explicit(&fr_request_pending_count, memory_order_acquire) == 0;
+}
+
 // Tells what most calls need.
 static inline enum check check_fast(enum fr_intercept_plain plain, const fr_word *registers)
 {
@@ -258,8 +266,12 @@ static inline enum check check_fast(enum fr_intercept_plain plain, const fr_word
         return fr_request_any_tracked() ? CHECK_FAST : CHECK_PLAIN;
     if (plain == FR_PLAIN_LATER)
         return CHECK_FAST;
+    if (plain == FR_PLAIN_WINDOW)
+        return are_windows_plain() ? CHECK_PLAIN : CHECK_FULLY;
     if (FR_UNLIKELY(plain == FR_PLAIN_NEVER || !fr_device_is_ordinary((const void *)registers[0])))
         return CHECK_FULLY;
+    if (plain == FR_PLAIN_ACCESS)
+        return are_windows_plain() ? CHECK_PLAIN : CHECK_FULLY;
     if (!fr_intercept_rndv_is_enabled)
         return CHECK_PLAIN;
     int64_t count = (int)registers[1];

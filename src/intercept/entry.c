@@ -35,6 +35,10 @@ static enum fr_intercept_plain plain_of(enum fr_fn fn)
         return FR_PLAIN_NEVER;
     if (entry->check == FR_CHECK_NO_REQUESTS)
         return FR_PLAIN_REQUESTS;
+    if (entry->check == FR_CHECK_NO_ACCESS || entry->check == FR_CHECK_NO_WINDOWS)
+        return FR_PLAIN_WINDOW;
+    if (entry->check == FR_CHECK_RMA && entry->buffer_count == 1 && entry->buffers[0] == 0)
+        return FR_PLAIN_ACCESS;
     if (entry->check == FR_CHECK_RECEIVE && !entry->sends && begins_with(&row->receive))
         return FR_PLAIN_RECEIVE;
     if (fr_intercept_wants_host_rails())
