@@ -30,6 +30,8 @@ static inline bool fr_rma_any(void)
 
 // Returns the window of a handle of the real MPI, NULL for a window that is the real MPI's alone.
 struct fr_rma_window *fr_rma_window_find(fr_word win);
+// Returns the window of a handle of Fortran's, likewise.
+struct fr_rma_window *fr_rma_window_find_fortran(int win);
 
 // The memory that this rank gives to a window, and the call that makes it.
 struct fr_rma_offer {

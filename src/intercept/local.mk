@@ -14,6 +14,7 @@ libmodules_la_SOURCES += \
 	src/intercept/entry.c \
 	src/intercept/entry.h \
 	src/intercept/fabric.c \
+	src/intercept/fortran.c \
 	src/intercept/gpu_aware.c \
 	src/intercept/guard.c \
 	src/intercept/guard_requests.c \

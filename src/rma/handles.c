@@ -4,6 +4,10 @@
 
 #include "rma/rma_int.h"
 
+#include "fabrail/core/object.h"
+
+#include <dlfcn.h>
+
 _Atomic unsigned fr_rma_window_count;
 
 // A window is bound once all ranks have agreed on it, so the table needs no memory for that.
@@ -17,9 +21,18 @@ static size_t place_of(fr_word win)
     return (size_t)((uint64_t)win * UINT64_C(0x9e3779b97f4a7c15) >> (64 - PLACE_BITS));
 }
 
+// Returns what Fortran has for a handle. It is the same number where there is no function for it.
+static int fortran_of(fr_word win)
+{
+    int (*convert)(fr_word) = NULL;
+    *(void **)&convert = fr_core_dlsym(RTLD_DEFAULT, "PMPI_Win_c2f");
+    return convert ? convert(win) : (int)win;
+}
+
 void fr_rma_window_bind(struct fr_rma_window *window, fr_word win)
 {
     window->win = win;
+    window->fortran = fortran_of(win);
     fr_core_lock(&table_lock);
     window->next = table[place_of(win)];
     table[place_of(win)] = window;
@@ -44,6 +57,19 @@ struct fr_rma_window *fr_rma_window_find(fr_word win)
     struct fr_rma_window *window = table[place_of(win)];
     while (window && window->win != win)
         window = window->next;
+    fr_core_unlock(&table_lock);
+    return window;
+}
+
+struct fr_rma_window *fr_rma_window_find_fortran(int win)
+{
+    struct fr_rma_window *window = NULL;
+    fr_core_lock(&table_lock);
+    for (size_t place = 0; !window && place < FR_ARRAY_LENGTH(table); place++) {
+        window = table[place];
+        while (window && window->fortran != win)
+            window = window->next;
+    }
     fr_core_unlock(&table_lock);
     return window;
 }

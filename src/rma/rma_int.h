@@ -61,6 +61,7 @@ enum { FR_RMA_MOST_BYTES = 1 << 18 }; // data of a message
 
 struct fr_rma_window {
     fr_word win;
+    int fortran;   // the handle of Fortran's
     uint64_t name; // the same on all ranks, and no other window's
     uint64_t host_memory[FR_RMA_HOST_BYTES / sizeof(uint64_t)]; // of the real MPI's window
     int rank, size;

@@ -30,6 +30,7 @@ subroutine fortran_step(run, bytes) bind(C)
   call nonblocking()
   call persistent()
   call by_address()
+  if (run_size(run) > 1) call window()
   call MPI_Type_free(row, ierror)
 
 contains
@@ -85,6 +86,27 @@ contains
       call MPI_Request_free(requests(i), ierror)
     end do
     call expect_cells()
+  end subroutine
+
+  ! A window over the cells tells where they are, and how many.
+  subroutine window()
+    WIN_TYPE :: win
+    integer(kind=MPI_ADDRESS_KIND) :: base, length, found(3)
+    logical :: flags(3)
+    call run_step(run, 14)
+    call open_cells()
+    call MPI_Get_address(a(1), base, ierror)
+    length = int(edge, MPI_ADDRESS_KIND)**2 * 8
+    call MPI_Win_create(a, length, 8, MPI_INFO_NULL, MPI_COMM_WORLD, win, ierror)
+    call MPI_Win_get_attr(win, MPI_WIN_BASE, found(1), flags(1), ierror)
+    call MPI_Win_get_attr(win, MPI_WIN_SIZE, found(2), flags(2), ierror)
+    call MPI_Win_get_attr(win, MPI_WIN_DISP_UNIT, found(3), flags(3), ierror)
+    if (.not. all(flags) .or. any(found /= [base, length, 8_MPI_ADDRESS_KIND])) then
+      print *, 'a window of', base, length, ' tells', flags, found
+      error stop 1
+    end if
+    call MPI_Win_free(win, ierror)
+    call buffer_finish(cells)
   end subroutine
 
   ! The row and the column as one message each way, by absolute addresses.

@@ -32,7 +32,7 @@ void run_step(struct run *run, int step)
                                              "Alltoallv", "Ialltoall", "Sendrecv",
                                              "Allreduce", "in place",  "Reduce",
                                              "Scan",      "Isend",     "Send_init",
-                                             "BOTTOM"};
+                                             "BOTTOM",    "Win_create"};
     run->step = step_names[step];
     run->round++;
 }
