@@ -146,10 +146,6 @@ bool fr_rndv_send_poll(struct fr_rndv_send *send, unsigned *copies);
 // where they stay: there is no room for them, or the receiver is just fetching them.
 bool fr_rndv_send_leave(struct fr_rndv_send *send);
 
-// Returns why the message of a send that is over is lost, FR_OK if it is not, as far as this
-// process knows.
-enum fr_status fr_rndv_send_failure(const struct fr_rndv_send *send);
-
 // Returns whether the receiver is known to be gone.
 bool fr_rndv_send_is_lost(const struct fr_rndv_send *send);
 
@@ -157,6 +153,10 @@ bool fr_rndv_send_is_lost(const struct fr_rndv_send *send);
 // fr_rndv_progress looks after. `cancelled` says that the RTS will never be received. NULL is
 // accepted.
 void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled);
+
+// Does so for a send that is over. Returns why its message is lost, FR_OK if it is not, as far as
+// this process knows.
+enum fr_status fr_rndv_send_end(struct fr_rndv_send *send);
 
 // Notes that a plain message of a length that marks RTS is about to be sent. `once` says that it is
 // sent only once, and before anything that any thread sends there later.

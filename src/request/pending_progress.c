@@ -19,13 +19,12 @@ enum {
 // Ends a send that is over. A failure stays with the operation, for the call that completes it.
 static void end_send(struct fr_request_op *op)
 {
-    enum fr_status failure = fr_rndv_send_failure(op->send);
+    enum fr_status failure = fr_rndv_send_end(op->send);
+    op->send = NULL;
     if (op->failure == FR_OK && failure != FR_OK) {
         op->failure = failure;
         op->delivered = !op->receive.takes_rts; // what it receives may still come
     }
-    fr_rndv_send_free(op->send, false);
-    op->send = NULL;
 }
 
 bool fr_request_poll(struct fr_request_op *op, unsigned *copies)

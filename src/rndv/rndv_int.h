@@ -443,10 +443,10 @@ struct fr_rndv_send {
     unsigned index; // in the ledger
     uint64_t number;
     size_t bytes;
-    size_t length; // of the RTS
-    bool entered;  // it is in the ledger
-    bool remote;   // the receiver does not read the ledger, but gets control messages
-    bool sent;     // MPI has the RTS
+    size_t length;     // of the RTS
+    bool entered;      // it is in the ledger
+    bool remote;       // the receiver does not read the ledger, but gets control messages
+    _Atomic bool sent; // MPI has the RTS
     bool pushed;
     bool waits; // it is counted as a waiting send (waiting_sends.c)
     bool over;  // the program may have its buffer back

@@ -240,9 +240,7 @@ bool fr_rndv_send_waits(const struct fr_rndv_send *send)
 void fr_rndv_send_sent(struct fr_rndv_send *send, bool sent)
 {
     fr_rndv_ledger_sent(send->index);
-    fr_rndv_send_hold(send->index);
-    send->sent = sent;
-    fr_rndv_send_release(send->index);
+    atomic_store_explicit(&send->sent, sent, memory_order_release);
 }
 
 static enum fr_status push(struct fr_rndv_send *send)
@@ -436,14 +434,6 @@ bool fr_rndv_send_leave(struct fr_rndv_send *send)
     return left_it;
 }
 
-enum fr_status fr_rndv_send_failure(const struct fr_rndv_send *send)
-{
-    fr_rndv_send_hold(send->index);
-    enum fr_status failure = send->failure;
-    fr_rndv_send_release(send->index);
-    return failure;
-}
-
 bool fr_rndv_send_is_lost(const struct fr_rndv_send *send)
 {
     return !fr_job_control_is_alive(send->address.to);
@@ -478,13 +468,13 @@ static void prefetch_after(unsigned index)
     __builtin_prefetch(&fr_rndv_ledger_slot((index + AHEAD) % FR_RNDV_SLOTS)->word, 1);
 }
 
-void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled)
+// Ends the operation of a send. Returns why its message is lost, as far as is known.
+static enum fr_status end(struct fr_rndv_send *send, bool cancelled)
 {
-    if (send == NULL)
-        return;
     unsigned index = send->index;
     prefetch_after(index);
     fr_rndv_send_hold(index);
+    enum fr_status failure = send->failure;
     bool in_buffer = !fr_rndv_send_needs_push(send) && (!send->over || send->waits);
     if (cancelled || !send->sent || in_buffer)
         withdraw(send);
@@ -495,6 +485,18 @@ void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled)
         fr_rndv_detached_add(send);
     }
     fr_rndv_send_release(index);
+    return failure;
+}
+
+enum fr_status fr_rndv_send_end(struct fr_rndv_send *send)
+{
+    return end(send, false);
+}
+
+void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled)
+{
+    if (send != NULL)
+        (void)end(send, cancelled);
 }
 
 void fr_rndv_send_handle(int from, enum fr_job_control_kind kind, const struct fr_rndv_entry *entry)
