@@ -33,6 +33,7 @@
 #ifndef FR_FABRAIL_RNDV_H
 #define FR_FABRAIL_RNDV_H
 
+#include "fabrail/device/pack.h"
 #include "fabrail/ipc.h"
 #include "fabrail/job/control.h"
 #include "fabrail/policy/scheme.h"
@@ -175,19 +176,6 @@ struct fr_rndv_key {
     unsigned char data[172]; // the description
 };
 
-// A sender's layout of up to four levels of strides: blocks of `block` units stand `stride[0]`
-// apart, `count[0]` of these `stride[1]` apart, and so on. The number along the outermost level is
-// open; its count is 0, or it is the fourth. Plain bytes.
-//
-// Where a table says the layout, all blocks of the table take the place of the one block.
-struct fr_rndv_strides {
-    uint32_t unit;   // bytes, a power of two up to 16, in which the rest counts; 0: no gaps at all
-    uint32_t blocks; // of the table; 0: there is none
-    uint32_t block;
-    uint32_t count[3];
-    int32_t stride[4];
-};
-
 // The place where the bytes of a message wait. Plain bytes.
 struct fr_rndv_place {
     uint64_t address; // in the sender's address space
@@ -195,8 +183,8 @@ struct fr_rndv_place {
     uint32_t shift;   // fragments but the last have two to the power of that bytes
     union {
         struct {
-            struct fr_ipc_handle handle; // of memory that the receiver maps
-            struct fr_rndv_strides strides;
+            struct fr_ipc_handle handle;      // of memory that the receiver maps
+            struct fr_device_strides strides; // of a layout with gaps; unit 0: it has none
         };
         struct fr_rndv_key key; // of memory that rails reach
     };

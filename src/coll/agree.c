@@ -32,6 +32,12 @@ static const struct fr_coll_slot *slots_of(const struct fr_coll_advert *advert)
     return (const struct fr_coll_slot *)(advert + 1);
 }
 
+// Returns the layouts of an advert that has so many slots.
+static struct fr_device_strides *layouts_of(const struct fr_coll_advert *advert, int slot_count)
+{
+    return (struct fr_device_strides *)(uintptr_t)(slots_of(advert) + slot_count);
+}
+
 _Static_assert(offsetof(struct fr_coll_advert, handles) == 64, "what an empty post stands for");
 
 // Exports a buffer and sees that the descriptor, if it takes one, is with the others.
@@ -86,6 +92,7 @@ static bool is_again(const struct fr_coll_memory *memory, unsigned index, size_t
     const struct fr_coll_advert *advert = memory->next;
     return past->used && past->filling == memory->sets[past->set].filling &&
            (advert->holds >> past->set & 1) && advert->what == past->advert->what &&
+           advert->layouts == past->advert->layouts &&
            memcmp(advert + 1, past->advert + 1, slot_bytes) == 0;
 }
 
@@ -136,9 +143,12 @@ void fr_coll_agree_prepare(struct fr_coll_task *task)
     const struct fr_coll_part *part = &task->part;
     struct fr_coll_memory *memory = team->memory;
     struct fr_coll_advert *advert = memory->next;
-    task->slot_bytes = (size_t)part->slot_count * sizeof(struct fr_coll_slot);
+    size_t slot_bytes = (size_t)part->slot_count * sizeof(struct fr_coll_slot);
+    size_t layout_bytes = part->layout_count * sizeof(*part->layouts);
+    task->slot_bytes = slot_bytes + layout_bytes;
     memset(advert, 0, sizeof(*advert));
     advert->what = part->what;
+    advert->layouts = part->layout_count;
     advert->eligible = 1;
     for (int side = 0; side < FR_COLL_SIDES && advert->eligible; side++)
         advert->eligible = prepare_buffer(team, &part->buffers[side], &advert->handles[side]);
@@ -147,7 +157,9 @@ void fr_coll_agree_prepare(struct fr_coll_task *task)
                        quiesce(&part->after, part->after.piece.dst) == FR_OK;
     task->user = user_of(part);
     bool known = fr_coll_mapset_number(team, task->user, advert);
-    memcpy(advert + 1, part->slots, task->slot_bytes);
+    memcpy(advert + 1, part->slots, slot_bytes);
+    if (layout_bytes > 0)
+        memcpy(layouts_of(advert, part->slot_count), part->layouts, layout_bytes);
     tell_freed(memory, !known);
     task->mark = advert->eligible && !advert->freed_count ? mark_of(task) : 0;
     task->previous = memory->past;
@@ -259,15 +271,25 @@ static int map_all(struct fr_coll_task *task, unsigned index)
     return MAPPED;
 }
 
+// Reads the slots of a rank that this rank needs, and the layout of the first one.
+static void read_place(struct fr_coll_task *task, int rank)
+{
+    const struct fr_coll_part *part = &task->part;
+    const struct fr_coll_past *past = past_of(task);
+    const struct fr_coll_advert *advert = advert_of(task, rank);
+    struct fr_coll_slot *places = &past->places[FR_COLL_SIDES * rank];
+    memcpy(places, slots_of(advert) + part->first_read,
+           (size_t)part->read_count * sizeof(struct fr_coll_slot));
+    if (places->layout > 0 && places->layout <= FR_COLL_LAYOUTS)
+        past->layouts[rank] = layouts_of(advert, part->slot_count)[places->layout - 1];
+}
+
 // Reads the others' slots that this rank needs. The slots of a marked rank are as they were.
 static void read_places(struct fr_coll_task *task)
 {
-    const struct fr_coll_part *part = &task->part;
     for (int rank = 0; rank < task->team->size; rank++) {
         if (!is_usual(task, rank))
-            memcpy(&past_of(task)->places[FR_COLL_SIDES * rank],
-                   slots_of(advert_of(task, rank)) + part->first_read,
-                   (size_t)part->read_count * sizeof(struct fr_coll_slot));
+            read_place(task, rank);
     }
 }
 
@@ -360,6 +382,25 @@ const struct fr_coll_slot *fr_coll_agreed_slots(const struct fr_coll_team *team)
 struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_team *team)
 {
     return team->memory->pieces;
+}
+
+struct fr_device_reshape *fr_coll_reshapes(const struct fr_coll_team *team)
+{
+    return team->memory->reshapes;
+}
+
+struct fr_pack_shape *fr_coll_shapes(const struct fr_coll_team *team)
+{
+    return team->memory->shapes;
+}
+
+bool fr_coll_agreed_layout(const struct fr_coll_team *team, int rank, struct fr_pack_shape *shape)
+{
+    const struct fr_coll_past *past = &team->memory->pasts[team->memory->past];
+    if (past->places[FR_COLL_SIDES * rank].layout == 0)
+        return false;
+    fr_device_strides_shape(&past->layouts[rank], shape);
+    return true;
 }
 
 uintptr_t fr_coll_reach(const struct fr_coll_team *team, int rank, enum fr_coll_side side,

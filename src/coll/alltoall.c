@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Exchanges over NVLink. One kernel, or the copy engines, move each of this rank's slices to where
-// its receiver wants it.
+// its receiver wants it. Slices with gaps are moved by kernels, from one layout into the other.
 #include "config.h"
 
 #include "fabrail/coll/alltoall.h"
@@ -12,25 +12,68 @@ static bool spares_own(const struct fr_coll_alltoall *exchange)
     return fr_coll_can_spare(&exchange->after, &exchange->send_range);
 }
 
-// Plans where the slices go. Returns false if a rank has less room than it is sent bytes, which is
-// an error of the program.
+// Finds where the bytes for a rank go. Returns false if the rank has less room than it is sent
+// bytes, which is an error of the program.
+static bool find_target(const struct fr_coll_team *team, const struct fr_coll_alltoall *exchange,
+                        int rank, uintptr_t *target)
+{
+    const struct fr_coll_slot *place = fr_coll_slot_of(fr_coll_agreed_slots(team), rank, 0);
+    bool own = rank == team->rank && spares_own(exchange);
+    *target = own ? fr_coll_target(&exchange->after, place->address)
+                  : fr_coll_reach(team, rank, FR_COLL_WRITTEN, place->address);
+    return exchange->sends[rank].bytes <= place->bytes;
+}
+
+// Returns the rank of transfer `i`. Each rank begins with another one.
+static int rank_at(const struct fr_coll_team *team, int i)
+{
+    return (team->rank + 1 + i) % team->size;
+}
+
+// Plans where the slices go. Returns false if they do not fit.
 static bool plan(const struct fr_coll_team *team, const struct fr_coll_alltoall *exchange)
 {
-    const struct fr_coll_slot *places = fr_coll_agreed_slots(team);
     struct fr_device_push_piece *pieces = fr_coll_pieces(team);
     bool fits = true;
     for (int i = 0; i < team->size; i++) {
-        int rank = (team->rank + 1 + i) % team->size; // each begins with another one
-        const struct fr_coll_slot *place = fr_coll_slot_of(places, rank, 0);
-        const struct fr_coll_slot *send = &exchange->sends[rank];
-        fits = fits && send->bytes <= place->bytes;
-        bool own = rank == team->rank && spares_own(exchange);
+        int rank = rank_at(team, i);
         pieces[i] = (struct fr_device_push_piece){
-            .dst = own ? fr_coll_target(&exchange->after, place->address)
-                       : fr_coll_reach(team, rank, FR_COLL_WRITTEN, place->address),
-            .src = (uintptr_t)send->address,
-            .bytes = send->bytes,
+            .src = (uintptr_t)exchange->sends[rank].address,
+            .bytes = exchange->sends[rank].bytes,
         };
+        fits = find_target(team, exchange, rank, &pieces[i].dst) && fits;
+    }
+    return fits;
+}
+
+// Whether something that this rank sends has gaps, here or where it goes.
+static bool is_shaped(const struct fr_coll_team *team, const struct fr_coll_alltoall *exchange)
+{
+    const struct fr_coll_slot *places = fr_coll_agreed_slots(team);
+    for (int rank = 0; rank < team->size; rank++) {
+        bool here = exchange->shapes && exchange->shapes[rank].shape;
+        if (exchange->sends[rank].bytes > 0 &&
+            (here || fr_coll_slot_of(places, rank, 0)->layout > 0))
+            return true;
+    }
+    return false;
+}
+
+// Plans copies from this rank's layouts into those of the others. Returns false if they do not fit.
+static bool plan_shaped(const struct fr_coll_team *team, const struct fr_coll_alltoall *exchange)
+{
+    struct fr_device_reshape *copies = fr_coll_reshapes(team);
+    struct fr_pack_shape *shapes = fr_coll_shapes(team);
+    bool fits = true;
+    for (int i = 0; i < team->size; i++) {
+        int rank = rank_at(team, i);
+        copies[i] = (struct fr_device_reshape){.bytes = exchange->sends[rank].bytes};
+        if (exchange->shapes)
+            copies[i].src = exchange->shapes[rank];
+        copies[i].src.address = exchange->sends[rank].address;
+        fits = find_target(team, exchange, rank, &copies[i].dst.address) && fits;
+        if (fr_coll_agreed_layout(team, rank, &shapes[i]))
+            copies[i].dst.shape = &shapes[i];
     }
     return fits;
 }
@@ -57,13 +100,19 @@ static enum fr_status move(struct fr_coll_team *team, void *operation, int step,
     const struct fr_coll_alltoall *exchange = operation;
     (void)step;
     bool sends = fr_device_owns(&exchange->send_range);
-    if (sends && !plan(team, exchange)) {
+    bool shaped = sends && is_shaped(team, exchange);
+    unsigned sms = (unsigned)fr_core_settings()->peer_sms;
+    if (sends && !(shaped ? plan_shaped : plan)(team, exchange)) {
         fr_error("%s: a rank has less room for this rank's data than it is sent", exchange->call);
         return FR_ERR_TRUNCATE;
     }
-    (exchange->is_queued ? fr_device_push_synced_begin : fr_device_push_begin)(
-        &exchange->send_range, fr_coll_pieces(team), sends ? (size_t)team->size : 0,
-        choose_engine(team, exchange), (unsigned)fr_core_settings()->peer_sms, work);
+    if (shaped)
+        fr_device_reshape_begin(&exchange->send_range, fr_coll_reshapes(team), (size_t)team->size,
+                                sms, work);
+    else
+        (exchange->is_queued ? fr_device_push_synced_begin : fr_device_push_begin)(
+            &exchange->send_range, fr_coll_pieces(team), sends ? (size_t)team->size : 0,
+            choose_engine(team, exchange), sms, work);
     return FR_OK;
 }
 
@@ -91,7 +140,7 @@ static bool plan_move(struct fr_coll_team *team, void *operation, struct fr_devi
         .count = (size_t)team->size,
         .max_sms = (unsigned)fr_core_settings()->peer_sms,
     };
-    return moves_at_once(team, exchange) && plan(team, exchange);
+    return !is_shaped(team, exchange) && moves_at_once(team, exchange) && plan(team, exchange);
 }
 
 void fr_coll_alltoall_begin(struct fr_coll_task *task, struct fr_coll_team *team,
@@ -103,6 +152,8 @@ void fr_coll_alltoall_begin(struct fr_coll_task *task, struct fr_coll_team *team
         .buffers = {[FR_COLL_WRITTEN] = exchange->receive},
         .slots = exchange->receives,
         .slot_count = team->size,
+        .layouts = exchange->layouts,
+        .layout_count = exchange->layout_count,
         .first_read = team->rank,
         .read_count = 1,
         .mover = exchange->send_range,

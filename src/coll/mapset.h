@@ -36,10 +36,11 @@ struct fr_coll_mapset {
 struct fr_coll_past {
     bool used;
     unsigned set;
-    unsigned successor;            // the operation that followed it the last time
-    uint64_t filling;              // of the set
-    struct fr_coll_advert *advert; // this rank's, with its slots
-    struct fr_coll_slot *places;   // what this rank reads of others' slots, by rank and number
+    unsigned successor;                // the operation that followed it the last time
+    uint64_t filling;                  // of the set
+    struct fr_coll_advert *advert;     // this rank's, with its slots
+    struct fr_coll_slot *places;       // what this rank reads of others' slots, by rank and number
+    struct fr_device_strides *layouts; // of the first of these of each rank that has one
 };
 
 // The part of a team that lasts from one operation to the next.
@@ -58,6 +59,8 @@ struct fr_coll_memory {
     uint64_t freed_mark; // how much of that the others have been told
     struct fr_coll_advert *next;
     struct fr_device_push_piece *pieces; // scratch, in the order of the transfers
+    struct fr_device_reshape *reshapes;  // scratch, too
+    struct fr_pack_shape *shapes;
 };
 
 // Allocates the team's mapping sets. Returns false when there is no memory.

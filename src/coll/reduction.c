@@ -101,8 +101,9 @@ static struct fr_coll_slot own_source(const struct fr_coll_team *team,
     struct fr_policy_slice slice = slice_of(team, reduce);
     if (!reads_own(reduce))
         slice.count = 0;
-    return (struct fr_coll_slot){reduce->send.address + slice.first * reduce->element_bytes,
-                                 slice.count * reduce->element_bytes};
+    return (struct fr_coll_slot){.address =
+                                     reduce->send.address + slice.first * reduce->element_bytes,
+                                 .bytes = slice.count * reduce->element_bytes};
 }
 
 static struct fr_coll_slot own_target(const struct fr_coll_team *team,
@@ -113,8 +114,9 @@ static struct fr_coll_slot own_target(const struct fr_coll_team *team,
         slice.count = 0;
     if (reduce->form == FR_COLL_SCATTERED)
         slice.first = 0;
-    return (struct fr_coll_slot){reduce->receive.address + slice.first * reduce->element_bytes,
-                                 slice.count * reduce->element_bytes};
+    return (struct fr_coll_slot){.address =
+                                     reduce->receive.address + slice.first * reduce->element_bytes,
+                                 .bytes = slice.count * reduce->element_bytes};
 }
 
 // Adds the targets of the result. Each rank begins with another one, so that they do not all push

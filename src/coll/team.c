@@ -39,7 +39,8 @@ struct state {
 
 size_t fr_coll_team_post_bytes(int size)
 {
-    return sizeof(struct fr_coll_advert) + (size_t)size * sizeof(struct fr_coll_slot);
+    return sizeof(struct fr_coll_advert) + (size_t)size * sizeof(struct fr_coll_slot) +
+           FR_COLL_LAYOUTS * sizeof(struct fr_device_strides);
 }
 
 static void destroy(struct fr_coll_team *team)

@@ -37,6 +37,7 @@ enum fr_device_kernel {
     FR_KERNEL_PACK,
     FR_KERNEL_PACK_INLINE,
     FR_KERNEL_PACK_FUSED,
+    FR_KERNEL_PACK_MANY,
     FR_KERNEL_COUNT,
 };
 

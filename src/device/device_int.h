@@ -94,6 +94,18 @@ bool fr_device_work_take(struct fr_device_work *work);
 // for earlier launches.
 void fr_device_work_judge(struct fr_device_work *work, int answer);
 
+// Returns the most blocks of a launch that packs, on at most `max_sms` multiprocessors (0: 32).
+unsigned fr_device_pack_most_blocks(unsigned max_sms);
+struct fr_pack;
+// Divides the bytes of a copy into chunks for at most `most` blocks (> 0). Returns the number of
+// blocks.
+unsigned fr_device_pack_part(struct fr_pack *pack, unsigned most);
+struct fr_device_packing;
+struct fr_pack_fused;
+// Fills the parameters of a copy from one shape to another, but for words and chunks.
+void fr_device_pack_fill_fused(const struct fr_device_packing *packing,
+                               struct fr_pack_fused *params);
+
 // Plans of launches of pushes and reductions (kernels.h, elements.h).
 struct fr_push_head;
 struct fr_push_piece;

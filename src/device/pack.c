@@ -84,12 +84,14 @@ static void fill(const struct fr_device_packing *packing, enum fr_device_directi
     }
 }
 
-// Divides the bytes into chunks. Returns the number of blocks to launch.
-static unsigned part(struct fr_pack *pack, unsigned max_sms)
+unsigned fr_device_pack_most_blocks(unsigned max_sms)
 {
-    uint64_t most = max_sms > 0 ? max_sms : DEFAULT_BLOCKS;
-    if (most > FR_PUSH_MAX_BLOCKS)
-        most = FR_PUSH_MAX_BLOCKS;
+    unsigned most = max_sms > 0 ? max_sms : DEFAULT_BLOCKS;
+    return most < FR_PUSH_MAX_BLOCKS ? most : FR_PUSH_MAX_BLOCKS;
+}
+
+unsigned fr_device_pack_part(struct fr_pack *pack, unsigned most)
+{
     uint64_t bytes = pack->last - pack->first;
     uint64_t block_bytes = (uint64_t)BLOCK_LOADS * pack->width;
     uint64_t blocks = (bytes + block_bytes - 1) / block_bytes;
@@ -102,6 +104,14 @@ static unsigned part(struct fr_pack *pack, unsigned max_sms)
     return (unsigned)(chunks < blocks ? chunks : blocks);
 }
 
+void fr_device_pack_fill_fused(const struct fr_device_packing *packing,
+                               struct fr_pack_fused *params)
+{
+    union parameters all;
+    fill(packing, FR_FROM_STAGE, &all);
+    *params = all.fused;
+}
+
 // Launches the kernel. The first launch of a batch tells the host itself that it is done, unless
 // something comes behind it.
 static bool launch(struct fr_device_batch *batch, struct fr_device_kernels *kernels,
@@ -109,7 +119,7 @@ static bool launch(struct fr_device_batch *batch, struct fr_device_kernels *kern
                    union parameters *params, unsigned max_sms)
 {
     struct fr_device_signal told = {.kernels = kernels, .stream = stream, .slot = -1};
-    told.blocks = part(&params->pack, max_sms);
+    told.blocks = fr_device_pack_part(&params->pack, fr_device_pack_most_blocks(max_sms));
     if (batch->told.stream == NULL)
         told.slot = fr_device_words_borrow(kernels, &told.value);
     if (told.slot >= 0) {

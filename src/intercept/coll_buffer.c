@@ -25,6 +25,15 @@ static bool is_contiguous(const struct fr_staging_view *view)
     return true;
 }
 
+// Whether kernels can use the slices of a view where they are. Gets their layouts ready.
+static bool is_usable(struct fr_intercept_coll_buffer *side)
+{
+    return is_contiguous(&side->view) ||
+           (side->shaped_ranks > 0 &&
+            fr_intercept_shapes_open(&side->shapes, &side->view, side->shaped_ranks,
+                                     side->is_written));
+}
+
 static bool export(struct fr_intercept_coll_buffer *side, unsigned ways)
 {
     const struct fr_staging_view *view = &side->view;
@@ -65,9 +74,10 @@ enum fr_status fr_intercept_coll_buffer_open(struct fr_intercept_coll_buffer *si
         return open_host(side);
     if (!fr_device_owns(&view->range) || view->absolute || !fr_staging_view_is_in_range(view))
         return FR_ERR_UNSUPPORTED;
-    side->staged = must_stage || !is_contiguous(view) || (ways && !export(side, ways));
+    side->staged = must_stage || !is_usable(side) || (ways && !export(side, ways));
     if (!side->staged)
         return FR_OK;
+    fr_intercept_shapes_close(&side->shapes);
     enum fr_status status = fr_staging_view_open(view);
     if (status == FR_OK)
         fr_device_classify(view->lease.address, 1, &side->range);
@@ -91,6 +101,7 @@ enum fr_status fr_intercept_coll_buffer_open_on_host(struct fr_intercept_coll_bu
 
 void fr_intercept_coll_buffer_close(struct fr_intercept_coll_buffer *side)
 {
+    fr_intercept_shapes_close(&side->shapes);
     if (side->view.lease.address)
         fr_staging_view_close(&side->view);
     if (side->view.on_host) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A buffer of a collective by path peer, and where peers reach its bytes. A buffer is used where it
-// is if its slices are contiguous and it can be exported. Others go through device workspace, as do
-// data that must not be overwritten before they are sent.
+// is if it can be exported, and its slices are contiguous or kernels know their layouts. Others go
+// through device workspace, as do data that must not be overwritten before they are sent.
 #ifndef FR_INTERCEPT_COLL_BUFFER_H
 #define FR_INTERCEPT_COLL_BUFFER_H
 
 #include "fabrail/coll/agree.h"
+#include "intercept/coll_shapes.h"
 #include "intercept/intercept_int.h"
 
 struct fr_intercept_coll_buffer {
@@ -15,6 +16,11 @@ struct fr_intercept_coll_buffer {
     struct fr_ipc_handle handle; // of memory that is used where it is, once it is exported
     bool staged;
     bool takes_host; // host memory in one piece goes through device workspace as well
+    // Slices with gaps are used where they are, if kernels can: those for so many ranks. 0: they go
+    // through workspace.
+    int shaped_ranks;
+    bool is_written;                   // by other ranks
+    struct fr_intercept_shapes shapes; // of slices with gaps that are used where they are
 };
 
 // Decides where peers reach the bytes of a view, which may be the operation's only one.

@@ -15,24 +15,43 @@ static bool is_of_one_buffer(const struct fr_intercept_exchange *exchange)
 }
 
 // Returns one of `count` slices of a view. It is a block of its own, or part of the only block,
-// which has all of them one after the other.
-static struct fr_coll_slot slice_of(const struct fr_intercept_coll_buffer *side, size_t count,
-                                    size_t index)
+// which has all of them one after the other. Writes the number of the block.
+static struct fr_coll_slot find_slice(const struct fr_intercept_coll_buffer *side, size_t count,
+                                      size_t index, size_t *number)
 {
     const struct fr_staging_view *view = &side->view;
     size_t slices = view->block_count ? count / view->block_count : 1; // in each block
-    const struct fr_staging_view_block *block = &view->blocks[index / slices];
+    *number = index / slices;
+    const struct fr_staging_view_block *block = &view->blocks[*number];
     size_t bytes = block->count * block->layout->size_bytes / slices;
+    ptrdiff_t step = (ptrdiff_t)bytes;
+    if (side->shapes.blocks)
+        step = (ptrdiff_t)(block->count / slices) * block->layout->extent;
     return (struct fr_coll_slot){
-        .address = fr_intercept_coll_buffer_block(side, block) + index % slices * bytes,
+        .address = fr_intercept_coll_buffer_block(side, block) + index % slices * (uintptr_t)step,
         .bytes = bytes,
     };
+}
+
+static struct fr_coll_slot slice_of(const struct fr_intercept_coll_buffer *side, size_t count,
+                                    size_t index)
+{
+    size_t number;
+    return find_slice(side, count, index, &number);
+}
+
+// Fills the slot of a rank with one of `count` slices.
+static void fill_slot(struct fr_intercept_coll_buffer *side, int rank, size_t count, size_t index)
+{
+    size_t block;
+    side->slots[rank] = find_slice(side, count, index, &block);
+    fr_intercept_shapes_place(&side->shapes, rank, block, &side->slots[rank]);
 }
 
 static void fill_ranks(struct fr_intercept_coll_buffer *side, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        side->slots[i] = slice_of(side, count, i);
+        fill_slot(side, (int)i, count, i);
 }
 
 // Fills the slots of neighbours. `shares`: all get the same slice. Returns false if a rank has two
@@ -45,22 +64,24 @@ static bool fill_neighbours(struct fr_intercept_coll_buffer *side, size_t count,
             continue;
         if (side->slots[ranks[i]].address)
             return false;
-        side->slots[ranks[i]] = shares ? slice_of(side, 1, 0) : slice_of(side, count, i);
+        fill_slot(side, ranks[i], shares ? 1 : count, shares ? 0 : i);
     }
     return true;
 }
 
 static enum fr_status fill_neighbourhood(struct fr_intercept_exchange *exchange)
 {
-    struct fr_intercept_neighbours list;
+    struct fr_intercept_neighbours *list = &exchange->neighbours;
     bool shares = !exchange->shape->sends_each;
-    enum fr_status status = fr_intercept_neighbours_find(exchange->op->object, &list);
+    enum fr_status status = exchange->knows_neighbours
+                                ? FR_OK
+                                : fr_intercept_neighbours_find(exchange->op->object, list);
     if (status != FR_OK)
         return status;
+    exchange->knows_neighbours = true;
     bool distinct =
-        fill_neighbours(&exchange->send, (size_t)list.out_degree, list.destinations, shares) &&
-        fill_neighbours(&exchange->receive, (size_t)list.in_degree, list.sources, false);
-    fr_intercept_neighbours_free(&list);
+        fill_neighbours(&exchange->send, (size_t)list->out_degree, list->destinations, shares) &&
+        fill_neighbours(&exchange->receive, (size_t)list->in_degree, list->sources, false);
     return distinct ? FR_OK : FR_ERR_UNSUPPORTED;
 }
 
@@ -73,9 +94,9 @@ static void fill_side(const struct fr_intercept_exchange *exchange,
         fill_ranks(side, size);
     else if (!is_for_root)
         for (size_t i = 0; i < size; i++)
-            side->slots[i] = slice_of(side, 1, 0);
+            fill_slot(side, (int)i, 1, 0);
     else if (side->view.span > 0)
-        side->slots[exchange->root] = slice_of(side, 1, 0);
+        fill_slot(side, exchange->root, 1, 0);
 }
 
 // Whether this rank's own slice is in the receive buffer and goes from there to all others.
@@ -121,8 +142,11 @@ static enum fr_status fill(struct fr_intercept_exchange *exchange)
         fill_side(exchange, &exchange->receive, shape->receives_each, shape->sender == FR_WHO_ROOT);
     if ((is_root || shape->sender == FR_WHO_ALL) && in_place != FR_IN_PLACE_SEND)
         fill_side(exchange, &exchange->send, shape->sends_each, shape->receiver == FR_WHO_ROOT);
-    for (size_t i = 0; shares_receive(exchange) && i < size; i++)
+    for (size_t i = 0; shares_receive(exchange) && i < size; i++) {
         exchange->send.slots[i] = exchange->receive.slots[own];
+        if (exchange->receive.shapes.by_rank)
+            exchange->receive.shapes.by_rank[i] = exchange->receive.shapes.by_rank[own];
+    }
     if (in_place != FR_IN_PLACE_NEVER) // the rank's own slice is there already
         exchange->send.slots[own].bytes = 0;
     return FR_OK;
@@ -160,6 +184,8 @@ static enum fr_status prepare(struct fr_intercept_exchange *exchange, bool on_ho
         status = open_side(exchange, send, swaps, on_host);
     if (status == FR_OK)
         status = copy_in(exchange, send);
+    if (status == FR_OK && send->shapes.blocks) // a queued exchange waits for more
+        status = fr_intercept_coll_buffer_await_app(send);
     if (status == FR_OK)
         (void)fr_intercept_coll_buffer_plain_out(receive, exchange->team, &exchange->after);
     return status == FR_OK ? fill(exchange) : status;
@@ -225,6 +251,9 @@ enum fr_status fr_intercept_exchange_describe(struct fr_intercept_exchange *exch
     exchange->send.slots = slots;
     exchange->receive.slots = slots + team->size;
     exchange->send.takes_host = exchange->receive.takes_host = is_queued;
+    exchange->receive.is_written = true;
+    if (!is_of_one_buffer(exchange))
+        exchange->send.shaped_ranks = exchange->receive.shaped_ranks = team->size;
     exchange->failure = FR_OK;
     return FR_OK;
 }
@@ -257,6 +286,16 @@ enum fr_status fr_intercept_exchange_open(struct fr_intercept_exchange *exchange
     if (exchange->failure == FR_OK)
         exchange->failure = await_app(exchange);
     return is_ready ? exchange->failure : FR_ERR_UNSUPPORTED;
+}
+
+enum fr_status fr_intercept_exchange_leave_device(struct fr_intercept_exchange *exchange)
+{
+    if (exchange->failure == FR_OK &&
+        (exchange->send.shapes.blocks || exchange->receive.shapes.blocks)) {
+        close(exchange);
+        exchange->failure = prepare(exchange, true);
+    }
+    return exchange->failure;
 }
 
 static void begin_broadcast(struct fr_intercept_exchange *exchange, struct fr_coll_task *task,
@@ -299,6 +338,9 @@ static void begin_slices(struct fr_intercept_exchange *exchange, struct fr_coll_
                 2,
         .sends = exchange->send.slots,
         .receives = exchange->receive.slots,
+        .shapes = (shares_receive(exchange) ? &exchange->receive : &exchange->send)->shapes.by_rank,
+        .layouts = exchange->receive.shapes.layouts,
+        .layout_count = exchange->receive.shapes.layout_count,
         .send_range = fr_intercept_exchange_send_range(exchange),
         .before = exchange->before,
         .after = exchange->after,
@@ -327,6 +369,9 @@ enum fr_status fr_intercept_exchange_end(struct fr_intercept_exchange *exchange,
     if (status == FR_OK && !exchange->after.piece.bytes)
         status = fr_intercept_coll_buffer_copy_out(&exchange->receive);
     close(exchange);
+    if (exchange->knows_neighbours)
+        fr_intercept_neighbours_free(&exchange->neighbours);
+    exchange->knows_neighbours = false;
     if (status == FR_OK && exchange->is_by_cpus)
         fr_intercept_coll_buffer_count_staged(exchange->op);
     else if (status == FR_OK)

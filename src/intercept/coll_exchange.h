@@ -15,6 +15,8 @@ struct fr_intercept_exchange {
     const struct fr_abi_shape *shape;
     int root; // -1 without
     struct fr_intercept_coll_buffer send, receive;
+    struct fr_intercept_neighbours neighbours;
+    bool knows_neighbours;             // they were asked for
     bool in_place;                     // what it sends is in the receive buffer
     struct fr_coll_copy before, after; // of staged sides, where the task makes them
     bool is_queued;                    // on all ranks: the calls do not wait for it
@@ -44,6 +46,11 @@ FR_MUST_CHECK enum fr_status fr_intercept_exchange_open(struct fr_intercept_exch
 // Returns what the slices that this rank sends lie in.
 struct fr_device_range
 fr_intercept_exchange_send_range(const struct fr_intercept_exchange *exchange);
+
+// Has an exchange that is open go on by this rank's CPU, since its task cannot do it: slices with
+// gaps are packed in host memory. Calls no function of MPI. Returns why this rank cannot take part.
+FR_MUST_CHECK enum fr_status
+fr_intercept_exchange_leave_device(struct fr_intercept_exchange *exchange);
 
 // Begins the task of an exchange that is open. Both must stay in place until the task is over.
 void fr_intercept_exchange_begin(struct fr_intercept_exchange *exchange, struct fr_coll_task *task,

@@ -59,6 +59,16 @@ static void begin(struct fr_intercept_later *later)
     fr_intercept_exchange_begin(&exchange_of(later)->part, &later->queued.task, later->team);
 }
 
+// Slices with gaps are packed for the CPU now.
+static void leave_device(struct fr_intercept_later *later)
+{
+    struct exchange *own = exchange_of(later);
+    struct fr_coll_host *host = &own->host.host;
+    host->failure = fr_intercept_exchange_leave_device(&own->part);
+    host->send_range = fr_intercept_exchange_send_range(&own->part);
+    host->receive_range = own->part.receive.range;
+}
+
 static enum fr_status end(struct fr_intercept_later *later)
 {
     struct exchange *own = exchange_of(later);
@@ -69,7 +79,12 @@ static enum fr_status end(struct fr_intercept_later *later)
 bool fr_intercept_exchange_later(struct fr_request_op *op, struct fr_coll_team *team, int *result)
 {
     static const struct fr_intercept_later_kind kind = {
-        .prepare = prepare, .open = open_memory, .begin = begin, .end = end};
+        .prepare = prepare,
+        .open = open_memory,
+        .begin = begin,
+        .leave_device = leave_device,
+        .end = end,
+    };
     size_t slots = 2 * (size_t)team->size * sizeof(struct fr_coll_slot);
     return fr_intercept_later_begin(op, team, &kind, sizeof(struct exchange) + slots, result);
 }

@@ -47,8 +47,14 @@ static bool is_on_host(const struct fr_request_op *op)
 // Does the operation where some rank cannot take part in the task.
 static enum fr_status go_on_by_cpus(struct fr_coll_queued *queued, bool *over)
 {
-    const struct fr_intercept_later *later =
+    struct fr_intercept_later *later =
         (void *)((char *)queued - offsetof(struct fr_intercept_later, queued));
+    if (!later->is_by_cpus && later->kind->leave_device) {
+        later->kind->leave_device(later);
+        fr_intercept_coll_fix_context(&later->host->send_range);
+        fr_intercept_coll_fix_context(&later->host->receive_range);
+    }
+    later->is_by_cpus = true;
     return fr_coll_host_progress(later->team, later->host, over);
 }
 
@@ -66,6 +72,7 @@ static int start(struct fr_request_op *op)
     else
         fr_coll_task_begin_declined(&later->queued.task, later->team, host->call);
     later->queued.instead = go_on_by_cpus;
+    later->is_by_cpus = false;
     fr_coll_queue_add(&later->queued);
     op->schedule->is_quiet = is_on_host(op) && fr_coll_queue_has_thread();
     fr_coll_queue_progress();

@@ -24,6 +24,9 @@ struct fr_intercept_later_kind {
     // written later. A task that declines begins where it does not return FR_OK.
     enum fr_status (*open)(struct fr_intercept_later *later);
     void (*begin)(struct fr_intercept_later *later); // begins the queued task
+    // Makes memory ready for the CPU, and prepares `host` for it, as a task that was begun cannot
+    // do the operation. Calls no function of MPI. NULL: it is ready as it is.
+    void (*leave_device)(struct fr_intercept_later *later);
     // Ends the operation, whose queued task is over. Returns how all has ended.
     enum fr_status (*end)(struct fr_intercept_later *later);
     bool reads_args; // `open` reads arrays and datatypes among the arguments
@@ -36,6 +39,7 @@ struct fr_intercept_later {
     struct fr_coll_team *team; // its tasks do the operation; a persistent one has its own
     struct fr_coll_queued queued;
     struct fr_coll_host *host; // does it where some rank cannot take part in a task
+    bool is_by_cpus;           // `host` has begun
     bool is_awaited;           // counts among the team's operations for which a call waits
 };
 

@@ -216,13 +216,15 @@ static void describe(struct fr_intercept_reduction *reduction)
     struct fr_coll_reduce *part = &reduction->part;
     const struct fr_intercept_coll_buffer *read = side_read(reduction);
     size_t bytes = fr_device_reduce_element_bytes(part->row);
-    part->send = (struct fr_coll_slot){fr_intercept_coll_buffer_base(read), part->elements * bytes};
+    part->send = (struct fr_coll_slot){.address = fr_intercept_coll_buffer_base(read),
+                                       .bytes = part->elements * bytes};
     fr_intercept_coll_buffer_describe(read, &part->read);
     part->mover = read->range;
     if (!fr_intercept_reduction_receives(reduction))
         return;
-    part->receive = (struct fr_coll_slot){fr_intercept_coll_buffer_base(&reduction->receive),
-                                          part->own_elements * bytes};
+    part->receive =
+        (struct fr_coll_slot){.address = fr_intercept_coll_buffer_base(&reduction->receive),
+                              .bytes = part->own_elements * bytes};
     fr_intercept_coll_buffer_describe(&reduction->receive, &part->written);
     (void)fr_intercept_coll_buffer_plain_out(&reduction->receive, reduction->team, &part->after);
 }

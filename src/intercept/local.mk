@@ -6,6 +6,7 @@ libmodules_la_SOURCES += \
 	src/intercept/by_messages.c \
 	src/intercept/coll_schedule.c \
 	src/intercept/coll_self.c \
+	src/intercept/coll_shapes.c src/intercept/coll_shapes.h \
 	src/intercept/buffer_call.c \
 	src/intercept/counting.c \
 	src/intercept/coll_views.c \

@@ -24,14 +24,19 @@ static bool avoids_turns(const struct fr_policy_message *message)
            !message->host_full;
 }
 
-// Returns whether the receiver can read the application's buffer, and does so fast. NVLink reads
-// short blocks at little more than half its rate. For large messages that takes longer than packing
-// them first does.
-static bool is_readable(const struct fr_policy_message *message)
+// NVLink reads and writes short blocks at little more than half its rate. For much data that takes
+// longer than packing them first does.
+bool fr_policy_suits_layout(size_t block_bytes, size_t bytes)
 {
     enum { SHORT_BLOCK = 64, LARGE = 4 << 20 };
+    return block_bytes >= SHORT_BLOCK || bytes <= LARGE;
+}
+
+// Returns whether the receiver can read the application's buffer, and does so fast.
+static bool is_readable(const struct fr_policy_message *message)
+{
     return message->one_piece || (message->block_bytes > 0 &&
-                                  (message->block_bytes >= SHORT_BLOCK || message->bytes <= LARGE));
+                                  fr_policy_suits_layout(message->block_bytes, message->bytes));
 }
 
 // Only a message that the receiver can take back on its own host may stay in the application's

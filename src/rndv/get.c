@@ -25,7 +25,7 @@ static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_me
     place->address = view->base + (uintptr_t)send->block.user_offset;
     if (!facts->one_piece) {
         const struct fr_datatype_compiled *compiled = fr_datatype_compiled_get(send->block.layout);
-        if (compiled == NULL || !fr_rndv_strides_of(&compiled->shape, &place->strides))
+        if (compiled == NULL || !fr_device_strides_of(&compiled->shape, &place->strides))
             return FR_ERR_UNSUPPORTED;
         if (compiled->table != NULL)
             send->table = fr_staging_table_borrow_used(compiled, view->range.device);

@@ -33,14 +33,14 @@ bool fr_rndv_is_mapped_by(int to, const struct fr_ipc_handle *handle, bool at_on
 // other buffers.
 static size_t strided_block_bytes(const struct fr_staging_view *view)
 {
-    struct fr_rndv_strides strides;
+    struct fr_device_strides strides;
     const struct fr_layout *layout = view->blocks[0].layout;
     if (FR_LIKELY(layout->contiguous) || !fr_device_owns(&view->range) || view->block_count != 1 ||
         view->absolute || !fr_staging_view_is_in_range(view) ||
         !fr_device_pack_is_possible(&view->range))
         return 0;
     const struct fr_datatype_compiled *compiled = fr_datatype_compiled_get(layout);
-    bool travels = compiled != NULL && fr_rndv_strides_of(&compiled->shape, &strides);
+    bool travels = compiled != NULL && fr_device_strides_of(&compiled->shape, &strides);
     return travels ? compiled->block_bytes : 0;
 }
 

@@ -392,18 +392,14 @@ bool fr_rndv_incoming_drop_one(struct fr_rndv_incoming *incoming);
 
 // ---- layouts of senders (strides.c)
 
-// Writes a shape without its offset in the form that travels. Returns false, with nothing written,
-// for strides, blocks or counts beyond 32 bits.
-bool fr_rndv_strides_of(const struct fr_pack_shape *shape, struct fr_rndv_strides *strides);
-
 // Writes what travels of the table that a send has. Returns FR_ERR_UNSUPPORTED if the receiver
 // cannot read the table where it is, or not yet.
 FR_MUST_CHECK enum fr_status fr_rndv_table_of(const struct fr_rndv_send *send,
                                               struct fr_rndv_table *table);
 
 // Makes the shape again. `strides` have gaps. `table` is not read if they have no blocks.
-void fr_rndv_strides_shape(const struct fr_rndv_strides *strides, const struct fr_rndv_table *table,
-                           struct fr_pack_shape *shape);
+void fr_rndv_strides_shape(const struct fr_device_strides *strides,
+                           const struct fr_rndv_table *table, struct fr_pack_shape *shape);
 
 // Copies `bytes` from memory with this shape at `source` to packed memory of the host, by the
 // device of `range`. Takes a call of the driver for each two levels and each block of the table,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The layout of a sender's buffer as it travels with a message: levels of strides in a few words,
-// and where its table is, if it has one.
+// The layout of a sender's buffer as it travels with a message: levels of strides, and where its
+// table is, if it has one.
 #include "config.h"
 
 #include "fabrail/datatype.h"
@@ -11,30 +11,6 @@
 #include "rndv/send.h"
 
 #include <stdlib.h>
-
-static bool is_wide(int64_t units)
-{
-    return units < INT32_MIN || units > INT32_MAX;
-}
-
-bool fr_rndv_strides_of(const struct fr_pack_shape *shape, struct fr_rndv_strides *strides)
-{
-    struct fr_rndv_strides found = {.unit = shape->align, .blocks = shape->blocks};
-    int64_t unit = shape->align;
-    uint64_t block = shape->period / shape->align;
-    bool fits = block <= UINT32_MAX;
-    for (uint32_t i = 0; i < shape->levels && fits; i++) {
-        uint64_t count = i + 1 < shape->levels ? shape->level[i].count : 0;
-        fits = !is_wide(shape->level[i].stride / unit) && count <= UINT32_MAX;
-        found.stride[i] = (int32_t)(shape->level[i].stride / unit);
-        if (i + 1 < shape->levels)
-            found.count[i] = (uint32_t)count;
-    }
-    found.block = (uint32_t)block;
-    if (fits)
-        *strides = found;
-    return fits;
-}
 
 enum fr_status fr_rndv_table_of(const struct fr_rndv_send *send, struct fr_rndv_table *table)
 {
@@ -55,26 +31,16 @@ enum fr_status fr_rndv_table_of(const struct fr_rndv_send *send, struct fr_rndv_
     return status;
 }
 
-void fr_rndv_strides_shape(const struct fr_rndv_strides *strides, const struct fr_rndv_table *table,
-                           struct fr_pack_shape *shape)
+void fr_rndv_strides_shape(const struct fr_device_strides *strides,
+                           const struct fr_rndv_table *table, struct fr_pack_shape *shape)
 {
-    uint64_t unit = strides->unit;
-    *shape = (struct fr_pack_shape){
-        .period = strides->block * unit,
-        .blocks = strides->blocks,
-        .align = strides->unit,
-    };
-    if (strides->blocks > 0) {
-        shape->wide = table->wide;
-        shape->unit_shift = table->unit_shift;
-        if (table->each > 0)
-            shape->each = fr_device_pack_divisor(table->each);
-    }
-    do {
-        shape->level[shape->levels].stride = strides->stride[shape->levels] * (int64_t)unit;
-        if (shape->levels < FR_ARRAY_LENGTH(strides->count))
-            shape->level[shape->levels].count = strides->count[shape->levels];
-    } while (shape->level[shape->levels++].count > 0);
+    fr_device_strides_shape(strides, shape);
+    if (strides->blocks == 0)
+        return;
+    shape->wide = table->wide;
+    shape->unit_shift = table->unit_shift;
+    if (table->each > 0)
+        shape->each = fr_device_pack_divisor(table->each);
 }
 
 // Returns the length of block `i` of a unit, which begins with packed byte `at`. Writes its offset.

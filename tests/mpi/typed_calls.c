@@ -7,6 +7,9 @@
 //
 // The second number of blocks may take twice the calls of the first, 30 more, and one for
 // each A_CALL blocks. A_CALL is 0 where the number must not depend on the blocks.
+//
+// Collectives of regular blocks have a number of calls of their own there: one kernel of each rank
+// copies from its layout into those of the others.
 #include "../programs/memory.h"
 #include "../sim/calls.h"
 #include "../unit/check.h"
@@ -20,11 +23,13 @@ enum { TAG = 5, TIMES = 3, SLACK = 30 };
 static int rank, size;
 static frsim_calls_fn *calls;
 
-// Blocks of one to three doubles, as far apart, on every rank alike. All buffers have room for as
+// Blocks of one to three doubles, one to three apart, or all of two doubles and three apart. They
+// are alike on every rank. All buffers have room for as
 // many elements as there are ranks.
 struct typed {
     MPI_Datatype type, plain;
     int blocks;
+    bool is_regular;
     size_t bytes, span; // of one element
     size_t *places;     // of each double of an element
     struct memory out, in, packed;
@@ -41,19 +46,21 @@ static void add(void *in, void *inout, int *count, MPI_Datatype *type)
         ((double *)inout)[i] += ((double *)in)[i];
 }
 
-static struct typed make(int blocks)
+static struct typed make(int blocks, bool is_regular)
 {
-    struct typed typed = {.blocks = blocks, .places = calloc((size_t)blocks * 3, sizeof(size_t))};
+    struct typed typed = {.blocks = blocks,
+                          .is_regular = is_regular,
+                          .places = calloc((size_t)blocks * 3, sizeof(size_t))};
     int *lengths = malloc((size_t)blocks * sizeof(int)),
         *places = malloc((size_t)blocks * sizeof(int));
     size_t doubles = 0, room = (size_t)size * (size_t)blocks * 6 * sizeof(double);
     uint64_t state = 3;
     for (int i = 0, at = 0; i < blocks; i++) {
-        lengths[i] = 1 + (int)(check_random(&state) % 3);
+        lengths[i] = is_regular ? 2 : 1 + (int)(check_random(&state) % 3);
         places[i] = at;
         for (int j = 0; j < lengths[i]; j++)
             typed.places[doubles++] = (size_t)(at + j);
-        at += lengths[i] + 1 + (int)(check_random(&state) % 3);
+        at += lengths[i] + (is_regular ? 3 : 1 + (int)(check_random(&state) % 3));
         typed.span = (size_t)at * sizeof(double);
     }
     MPI_Datatype indexed;
@@ -122,6 +129,42 @@ static void allgather(struct typed *t)
     MPI_Allgather(t->out.address, 1, t->type, t->in.address, 1, t->type, MPI_COMM_WORLD);
 }
 
+// Each rank in turn is the root, so that all have received in the end.
+static void gather(struct typed *t)
+{
+    for (int root = 0; root < size; root++)
+        MPI_Gather(t->out.address, 1, t->type, t->in.address, 1, t->type, root, MPI_COMM_WORLD);
+}
+
+static void scatter(struct typed *t)
+{
+    for (int root = size - 1; root >= 0; root--)
+        MPI_Scatter(t->out.address, 1, t->type, t->in.address, 1, t->type, root, MPI_COMM_WORLD);
+}
+
+static void alltoall(struct typed *t)
+{
+    MPI_Alltoall(t->out.address, 1, t->type, t->in.address, 1, t->type, MPI_COMM_WORLD);
+}
+
+static void alltoallv(struct typed *t)
+{
+    int counts[16], places[16];
+    for (int i = 0; i < size; i++) {
+        counts[i] = 1;
+        places[i] = i;
+    }
+    MPI_Alltoallv(t->out.address, counts, places, t->type, t->in.address, counts, places, t->type,
+                  MPI_COMM_WORLD);
+}
+
+// One side has no gaps: the data are packed for all ranks, and spread by them.
+static void alltoall_packed(struct typed *t)
+{
+    MPI_Alltoall(t->out.address, 1, t->type, t->packed.address, 1, t->plain, MPI_COMM_WORLD);
+    MPI_Alltoall(t->packed.address, 1, t->plain, t->in.address, 1, t->type, MPI_COMM_WORLD);
+}
+
 static void ialltoall(struct typed *t)
 {
     MPI_Request request;
@@ -129,17 +172,36 @@ static void ialltoall(struct typed *t)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-static void alltoallw(struct typed *t)
-{
+struct slices {
     int counts[16], places[16];
     MPI_Datatype types[16];
+};
+
+static struct slices slices_of(const struct typed *t)
+{
+    struct slices slices;
     for (int i = 0; i < size; i++) {
-        counts[i] = 1;
-        places[i] = i * (int)t->span;
-        types[i] = t->type;
+        slices.counts[i] = 1;
+        slices.places[i] = i * (int)t->span;
+        slices.types[i] = t->type;
     }
-    MPI_Alltoallw(t->out.address, counts, places, types, t->in.address, counts, places, types,
-                  MPI_COMM_WORLD);
+    return slices;
+}
+
+static void alltoallw(struct typed *t)
+{
+    struct slices s = slices_of(t);
+    MPI_Alltoallw(t->out.address, s.counts, s.places, s.types, t->in.address, s.counts, s.places,
+                  s.types, MPI_COMM_WORLD);
+}
+
+static void ialltoallw(struct typed *t)
+{
+    struct slices s = slices_of(t);
+    MPI_Request request;
+    MPI_Ialltoallw(t->out.address, s.counts, s.places, s.types, t->in.address, s.counts, s.places,
+                   s.types, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 static void pack(struct typed *t)
@@ -204,24 +266,32 @@ static void to_itself(struct typed *t)
                  MPI_COMM_SELF, MPI_STATUS_IGNORE);
 }
 
+// `regular`: calls of the driver that regular blocks may take; 0: they are not tried.
 static const struct function {
     const char *name;
     void (*run)(struct typed *typed);
+    unsigned long regular;
 } functions[] = {
-    {"messages", send_recv},
-    {"messages packed on one side", send_packed},
-    {"MPI_Bcast", bcast},
-    {"MPI_Allgather", allgather},
-    {"MPI_Ialltoall", ialltoall},
-    {"MPI_Alltoallw", alltoallw},
-    {"MPI_Pack and MPI_Unpack", pack},
-    {"MPI_Pack_external and MPI_Unpack_external", pack_external},
-    {"MPI_Put", put},
-    {"MPI_Get", get},
-    {"MPI_Accumulate", accumulate},
-    {"MPI_File_write_at and MPI_File_read_at", file},
-    {"MPI_Allreduce", reduce},
-    {"messages to itself", to_itself},
+    {"messages", send_recv, 0},
+    {"messages packed on one side", send_packed, 0},
+    {"MPI_Bcast", bcast, 0},
+    {"MPI_Allgather", allgather, 1},
+    {"MPI_Gather", gather, 2},
+    {"MPI_Scatter", scatter, 2},
+    {"MPI_Alltoall", alltoall, 1},
+    {"MPI_Alltoall packed on one side", alltoall_packed, 2},
+    {"MPI_Alltoallv", alltoallv, 1},
+    {"MPI_Ialltoall", ialltoall, 1},
+    {"MPI_Alltoallw", alltoallw, 1},
+    {"MPI_Ialltoallw", ialltoallw, 1},
+    {"MPI_Pack and MPI_Unpack", pack, 0},
+    {"MPI_Pack_external and MPI_Unpack_external", pack_external, 0},
+    {"MPI_Put", put, 0},
+    {"MPI_Get", get, 0},
+    {"MPI_Accumulate", accumulate, 0},
+    {"MPI_File_write_at and MPI_File_read_at", file, 0},
+    {"MPI_Allreduce", reduce, 0},
+    {"messages to itself", to_itself, 0},
 };
 
 // Returns the calls so far of functions that a wait does not repeat.
@@ -237,14 +307,43 @@ static unsigned long working_calls(void)
     return all;
 }
 
-// Returns the first place of what rank 0 sends to this rank.
-static double first_sent(const struct function *function, const struct typed *typed)
+// Returns which of its elements rank `from` sends to this rank.
+static int element_sent(const struct function *function, int from)
 {
-    bool differs = function->run == ialltoall || function->run == alltoallw;
-    return differs ? (double)rank * (double)(typed->span / sizeof(double)) : 0;
+    static void (*const all_alike[])(struct typed *) = {
+        send_recv, send_packed, bcast,      allgather, gather, pack,      pack_external,
+        put,       get,         accumulate, file,      reduce, to_itself,
+    };
+    for (size_t i = 0; i < sizeof(all_alike) / sizeof(all_alike[0]); i++) {
+        if (function->run == all_alike[i])
+            return 0;
+    }
+    return function->run == alltoall_packed ? from : rank;
 }
 
-// Returns the calls of the last of some times. Checks the first element that came.
+// Counts what is wrong of the elements that came, and of the gaps in them.
+static size_t count_wrong(const struct function *function, const struct typed *typed,
+                          const double *sent, const double *found)
+{
+    double times = function->run == reduce ? size : 1;
+    size_t doubles = typed->span / sizeof(double), wrong = 0;
+    int elements = function->regular > 0 && function->run != scatter ? size : 1;
+    for (int from = 0; from < elements; from++, found += doubles) {
+        double first = (double)element_sent(function, from) * (double)doubles;
+        size_t next = 0;
+        for (size_t i = 0; i < doubles; i++) {
+            bool is_gap = next == typed->bytes / sizeof(double) || typed->places[next] != i;
+            if (!is_gap)
+                wrong += found[i] != times * (sent[i] + first);
+            else if (function->regular > 0)
+                wrong += found[i] != -1;
+            next += !is_gap;
+        }
+    }
+    return wrong;
+}
+
+// Returns the calls of the last of some times. Checks what came.
 static unsigned long count(const struct function *function, struct typed *typed)
 {
     size_t room = typed->in.bytes;
@@ -265,10 +364,7 @@ static unsigned long count(const struct function *function, struct typed *typed)
     MPI_Allreduce(&used, &most, 1, MPI_UNSIGNED_LONG, MPI_MAX, MPI_COMM_WORLD);
     memory_read(function->run == get ? &typed->packed : &typed->in, 0, (unsigned char *)found,
                 room);
-    double times = function->run == reduce ? size : 1, first = first_sent(function, typed);
-    size_t wrong = 0;
-    for (size_t i = 0; i < typed->bytes / sizeof(double); i++)
-        wrong += found[typed->places[i]] != times * (sent[typed->places[i]] + first);
+    size_t wrong = count_wrong(function, typed, sent, found);
     CHECK(wrong == 0, "%s: %zu doubles are wrong", function->name, wrong);
     free(sent);
     free(found);
@@ -285,7 +381,8 @@ int main(int argc, char **argv)
     *(void **)&calls = driver != NULL ? dlsym(driver, "frsim_calls") : NULL;
     if (calls == NULL || argc < 4)
         MPI_Abort(MPI_COMM_WORLD, 77);
-    struct typed few = make(atoi(argv[1])), many = make(atoi(argv[2]));
+    struct typed few = make(atoi(argv[1]), false), many = make(atoi(argv[2]), false);
+    struct typed regular = make(atoi(argv[2]), true);
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
         int a_call = atoi(argv[3]);
         unsigned long used = count(&functions[i], &few), again = count(&functions[i], &many);
@@ -296,7 +393,16 @@ int main(int argc, char **argv)
         if (rank == 0)
             printf("%s: %lu calls for %d blocks, %lu for %d\n", functions[i].name, used, few.blocks,
                    again, many.blocks);
+        if (functions[i].regular == 0)
+            continue;
+        used = count(&functions[i], &regular);
+        CHECK(a_call > 0 || used <= functions[i].regular, "%s: %lu calls for regular blocks",
+              functions[i].name, used);
+        if (rank == 0)
+            printf("%s: %lu calls for %d regular blocks\n", functions[i].name, used,
+                   regular.blocks);
     }
+    end(&regular);
     end(&few);
     end(&many);
     memory_stop();

@@ -114,15 +114,17 @@ static CUresult copy_chunk(CUcontext ctx, const struct copy *copy, struct thread
     return result;
 }
 
-static CUresult pack_block(CUcontext ctx, const struct copy *copy, struct sim_launch_shape shape)
+// Does what falls to one block of the launch, which is block `own` of `blocks` of the copy.
+static CUresult share_block(CUcontext ctx, const struct copy *copy, struct sim_launch_shape shape,
+                            unsigned own, unsigned blocks)
 {
     const struct fr_pack *pack = copy->pack;
-    uint64_t step = shape.blocks * pack->chunk_bytes;
+    uint64_t step = blocks * pack->chunk_bytes;
     CUresult result = CUDA_SUCCESS;
     struct threads threads;
     if (pack->step != shape.threads * pack->width)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
-    for (uint64_t first = pack->first + shape.block * pack->chunk_bytes;
+    for (uint64_t first = pack->first + own * pack->chunk_bytes;
          first < pack->last && result == CUDA_SUCCESS; first += step) {
         uint64_t left = pack->last - first;
         result = copy_chunk(ctx, copy, &threads, first,
@@ -130,6 +132,11 @@ static CUresult pack_block(CUcontext ctx, const struct copy *copy, struct sim_la
     }
     return result == CUDA_SUCCESS ? sim_kernel_tell(ctx, pack->words, pack->value, shape.block)
                                   : result;
+}
+
+static CUresult pack_block(CUcontext ctx, const struct copy *copy, struct sim_launch_shape shape)
+{
+    return share_block(ctx, copy, shape, shape.block, shape.blocks);
 }
 
 // Finds a table in device memory. Returns false if the kernel may not read it.
@@ -152,16 +159,33 @@ static CUresult plain_block(CUcontext ctx, const void *given, struct sim_launch_
                                                     : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
-static CUresult fused_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
+static CUresult share_fused(CUcontext ctx, const struct fr_pack_fused *params,
+                            struct sim_launch_shape shape, unsigned own, unsigned blocks)
 {
-    const struct fr_pack_fused *params = given;
     const struct fr_pack *pack = &params->pack;
     struct copy copy = {.pack = pack,
                         .near = {&pack->shape, &pack->walk, NULL},
                         .far = {&params->far, &params->far_walk, NULL}};
     bool found =
         find_table(ctx, pack->table, &copy.near) && find_table(ctx, params->far_table, &copy.far);
-    return found ? pack_block(ctx, &copy, shape) : CUDA_ERROR_ILLEGAL_ADDRESS;
+    return found ? share_block(ctx, &copy, shape, own, blocks) : CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
+static CUresult fused_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
+{
+    return share_fused(ctx, given, shape, shape.block, shape.blocks);
+}
+
+static CUresult many_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
+{
+    const struct fr_pack_many *params = given;
+    uint32_t i = 0;
+    if (shape.block >= params->first[params->count])
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    while (params->first[i + 1] <= shape.block)
+        i++;
+    return share_fused(ctx, &params->copies[i], shape, shape.block - params->first[i],
+                       params->first[i + 1] - params->first[i]);
 }
 
 static CUresult inline_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
@@ -222,6 +246,16 @@ static bool fused_is_sound(const void *given)
            walk_is_sound(&params->far, &params->far_walk, params->pack.step);
 }
 
+static bool many_is_sound(const void *given)
+{
+    const struct fr_pack_many *params = given;
+    bool sound = params->count >= 1 && params->count <= FR_PACK_MANY && params->first[0] == 0;
+    for (uint32_t i = 0; sound && i < params->count; i++)
+        sound = params->first[i] < params->first[i + 1] && fused_is_sound(&params->copies[i]) &&
+                params->copies[i].pack.words == params->copies[0].pack.words;
+    return sound;
+}
+
 const struct sim_kernel sim_kernel_pack = {
     .name = FR_PACK_NAME,
     .param_bytes = sizeof(struct fr_pack),
@@ -242,4 +276,11 @@ const struct sim_kernel sim_kernel_pack_fused = {
     .max_threads = FR_PACK_MAX_THREADS,
     .are_sound = fused_is_sound,
     .run_block = fused_block,
+};
+const struct sim_kernel sim_kernel_pack_many = {
+    .name = FR_PACK_MANY_NAME,
+    .param_bytes = sizeof(struct fr_pack_many),
+    .max_threads = FR_PACK_MAX_THREADS,
+    .are_sound = many_is_sound,
+    .run_block = many_block,
 };

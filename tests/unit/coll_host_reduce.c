@@ -370,7 +370,7 @@ static size_t lay_out(const struct swap *swap, int rank, bool sends, struct fr_c
     for (int other = 0; other < RANKS; other++) {
         size_t bytes = sends ? swap->bytes[rank][other] : swap->bytes[other][rank];
         bool is_cut = !sends && rank == swap->cut && other == 0;
-        slots[other] = (struct fr_coll_slot){end, bytes - is_cut};
+        slots[other] = (struct fr_coll_slot){.address = end, .bytes = bytes - is_cut};
         end += as_one ? 0 : bytes + GUARD;
     }
     return as_one ? end + swap->bytes[rank][(rank + 1) % RANKS] + GUARD : end;

@@ -136,10 +136,10 @@ static void begin_alltoall(struct operation *op, int rank)
     struct pair *pair = op->pair;
     for (int other = 0; other < RANKS; other++) {
         uintptr_t at = (uintptr_t)other * PART;
-        op->sends[rank][other] =
-            (struct fr_coll_slot){(uintptr_t)pair->from[rank].address + at, PART};
+        op->sends[rank][other] = (struct fr_coll_slot){
+            .address = (uintptr_t)pair->from[rank].address + at, .bytes = PART};
         op->receives[rank][other] =
-            (struct fr_coll_slot){(uintptr_t)pair->to[rank].address + at, PART};
+            (struct fr_coll_slot){.address = (uintptr_t)pair->to[rank].address + at, .bytes = PART};
     }
     op->alltoalls[rank] = (struct fr_coll_alltoall){
         .call = "alltoall",
@@ -162,8 +162,8 @@ static void begin_reduce(struct operation *op, int rank)
         .elements = BYTES,
         .own_elements = BYTES,
         .is_queued = op->is_queued,
-        .send = {(uintptr_t)pair->from[rank].address, BYTES},
-        .receive = {(uintptr_t)pair->to[rank].address, BYTES},
+        .send = {.address = (uintptr_t)pair->from[rank].address, .bytes = BYTES},
+        .receive = {.address = (uintptr_t)pair->to[rank].address, .bytes = BYTES},
         .read = buffer_of(&pair->from[rank]),
         .written = buffer_of(&pair->to[rank]),
         .mover = buffer_of(&pair->from[rank]).range,
@@ -177,7 +177,7 @@ static void begin_bcast(struct operation *op, int rank)
     const struct driver_memory *memory = rank == 0 ? &pair->from[0] : &pair->to[rank];
     op->bcasts[rank] = (struct fr_coll_bcast){
         .call = "bcast",
-        .data = {(uintptr_t)memory->address, BYTES},
+        .data = {.address = (uintptr_t)memory->address, .bytes = BYTES},
         .memory = buffer_of(memory),
     };
     fr_coll_bcast_begin(&op->tasks[rank], &pair->teams[rank], &op->bcasts[rank]);

@@ -176,9 +176,9 @@ static void check_align(const struct sample *sample, const struct fr_datatype_co
 // A nest is the same after it has travelled with a message, but for its offset.
 static void check_travel(const struct fr_datatype_compiled *compiled, size_t bytes)
 {
-    struct fr_rndv_strides strides;
+    struct fr_device_strides strides;
     struct fr_pack_shape shape;
-    bool travels = fr_rndv_strides_of(&compiled->shape, &strides);
+    bool travels = fr_device_strides_of(&compiled->shape, &strides);
     CHECK(travels);
     const struct fr_rndv_table table = {
         .each = (uint32_t)compiled->shape.each.value,
@@ -206,24 +206,24 @@ static void check_travel(const struct fr_datatype_compiled *compiled, size_t byt
 // What does not fit the words that travel is told.
 static void test_travel_limits(void)
 {
-    struct fr_rndv_strides strides;
+    struct fr_device_strides strides;
     struct fr_pack_shape shape = {.levels = 2, .align = 8};
     shape.period = 8;
     shape.level[0].count = UINT32_MAX;
     shape.level[0].stride = (int64_t)INT32_MAX * 8;
     shape.level[1].stride = (int64_t)INT32_MIN * 8;
-    CHECK(fr_rndv_strides_of(&shape, &strides));
+    CHECK(fr_device_strides_of(&shape, &strides));
     shape.level[0].stride += 8;
-    CHECK(!fr_rndv_strides_of(&shape, &strides));
+    CHECK(!fr_device_strides_of(&shape, &strides));
     shape.level[0].stride = 16;
     shape.level[1].stride -= 8;
-    CHECK(!fr_rndv_strides_of(&shape, &strides));
+    CHECK(!fr_device_strides_of(&shape, &strides));
     shape.level[1].stride = 16;
     shape.level[0].count = (uint64_t)UINT32_MAX + 1;
-    CHECK(!fr_rndv_strides_of(&shape, &strides));
+    CHECK(!fr_device_strides_of(&shape, &strides));
     shape.level[0].count = 2;
     shape.period = ((uint64_t)UINT32_MAX + 1) * 8;
-    CHECK(!fr_rndv_strides_of(&shape, &strides));
+    CHECK(!fr_device_strides_of(&shape, &strides));
 }
 
 static void test_random_layouts(void)
@@ -488,6 +488,51 @@ static void run_fused(const struct part *part, const struct sample *far,
     check_memory(&user, user_want, "fused", part->compiled);
 }
 
+// Several copies at once out of one shape: the first into a shape of its own, the others into
+// memory without gaps behind it.
+static void run_reshapes(const struct part *part, const struct sample *far,
+                         const struct fr_datatype_compiled *far_compiled)
+{
+    enum { MOST = 11 };
+    struct fr_device_reshape copies[MOST];
+    size_t bytes = part->last < 64 ? part->last : 64, count = 1 + below(MOST);
+    uintptr_t base = (uintptr_t)user.address;
+    size_t far_table_bytes = fr_pack_table_bytes(&far_compiled->shape);
+    const struct fr_device_shaped src = {
+        .shape = &far_compiled->shape,
+        .address = (uintptr_t)device_packed.address + part->packed_at,
+        .table = far_compiled->table != NULL ? (uintptr_t)far_table_memory.address : 0,
+        .host_table = far_compiled->table,
+    };
+    if (src.table)
+        driver_write(&far_table_memory, far_compiled->table, far_table_bytes);
+    if (part->compiled->table != NULL)
+        driver_write(&table_memory, part->compiled->table,
+                     fr_pack_table_bytes(&part->compiled->shape));
+    for (size_t i = 0; i < count; i++) {
+        size_t at = SPACE - (i + 1) * 64;
+        copies[i] = (struct fr_device_reshape){
+            .dst = {.address = base + at}, .src = src, .bytes = i == 3 ? 0 : bytes};
+        for (size_t j = 0; j < copies[i].bytes && i > 0; j++)
+            user_want[at + j] = packed_want[(ptrdiff_t)part->packed_at + place_of(far, j)];
+    }
+    copies[0].dst = (struct fr_device_shaped){
+        .shape = &part->compiled->shape,
+        .address = base + part->user_at,
+        .table = part->compiled->table != NULL ? (uintptr_t)table_memory.address : 0,
+        .host_table = part->compiled->table,
+    };
+    copies[0].bytes = part->last;
+    for (size_t j = 0; j < part->last; j++)
+        user_want[(ptrdiff_t)part->user_at + place_of(part->sample, j)] =
+            packed_want[(ptrdiff_t)part->packed_at + place_of(far, j)];
+    struct fr_device_work work;
+    fr_device_reshape_begin(&range, copies, count, (unsigned)below(40), &work);
+    CHECK(fr_device_work_end(&work) == FR_OK);
+    check_memory(&device_packed, packed_want, "source", part->compiled);
+    check_memory(&user, user_want, "several", part->compiled);
+}
+
 static void test_fused(void)
 {
     const unsigned rounds = KERNEL_ROUNDS / check_step();
@@ -516,6 +561,11 @@ static void test_fused(void)
                 fill(&user, user_want);
                 fill(&device_packed, packed_want);
                 run_fused(&part, &far, &far_compiled);
+                if (round % 4 == 0) {
+                    fill(&user, user_want);
+                    fill(&device_packed, packed_want);
+                    run_reshapes(&part, &far, &far_compiled);
+                }
                 done++;
                 tables += far_compiled.table != NULL;
             }

@@ -16,21 +16,25 @@
 
 #include "fabrail/coll.h"
 #include "fabrail/coll/copies.h"
+#include "fabrail/device/pack.h"
 
 // The two ways in which others use memory of a rank.
 enum fr_coll_side { FR_COLL_READ, FR_COLL_WRITTEN, FR_COLL_SIDES };
 
-// The advert: a rank posts it first, followed by its slots. The version tells whether the memory,
-// or the context that maps others' memory, is as before. If it is, the others read no more than one
-// cache line and the slots.
+// Most layouts that a rank advertises in one operation. Slots refer to them.
+enum { FR_COLL_LAYOUTS = 8 };
+
+// The advert: a rank posts it first, followed by its slots and its layouts. The version tells
+// whether the memory, or the context that maps others' memory, is as before. If it is, the others
+// read no more than one cache line and the slots.
 struct fr_coll_advert {
     uint16_t eligible; // its memory can be reached; 0 declines
     uint16_t holds;    // a bit for each set (mapset.h) of which it has all mapped still
     uint32_t freed_count;
     uint64_t freed[4]; // buffer ids of exported memory that is no more
     uint64_t version;
-    uint64_t what; // the operation: class or form, root, type, sizes
-    uint64_t spare;
+    uint64_t what;    // the operation: class or form, root, type, sizes
+    uint64_t layouts; // number of layouts, which follow the slots
     struct fr_ipc_handle handles[FR_COLL_SIDES];
     uint64_t rest[6];
 };
@@ -75,6 +79,10 @@ static inline const struct fr_coll_slot *fr_coll_slot_of(const struct fr_coll_sl
     return &places[FR_COLL_SIDES * rank + index];
 }
 
+// Writes the layout of a rank's first slot that this rank reads, as agreed on. Returns false where
+// the slot has no gaps.
+bool fr_coll_agreed_layout(const struct fr_coll_team *team, int rank, struct fr_pack_shape *shape);
+
 // Returns how many ranks, this one included, have the memory that others read on this device.
 int fr_coll_count_ranks_on(const struct fr_coll_team *team, int device);
 
@@ -89,5 +97,9 @@ uintptr_t fr_coll_reach(const struct fr_coll_team *team, int rank, enum fr_coll_
 
 // Returns scratch of the team's with room for one piece a rank.
 struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_team *team);
+
+// Returns scratch of the team's with room for one copy a rank, and for one shape a rank.
+struct fr_device_reshape *fr_coll_reshapes(const struct fr_coll_team *team);
+struct fr_pack_shape *fr_coll_shapes(const struct fr_coll_team *team);
 
 #endif

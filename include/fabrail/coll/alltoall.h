@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Exchanges between the GPUs of a team. Each rank stores its slices straight into the receive
-// buffers of the others, once all have said where these are. In an all-to-all every rank has a
-// slice for every other. Broadcast, gather, scatter and allgather are exchanges as well.
+// buffers of the others, once all have said where these are and in which layout. In an all-to-all
+// every rank has a slice for every other. Broadcast, gather, scatter and allgather are exchanges as
+// well.
 #ifndef FR_FABRAIL_COLL_ALLTOALL_H
 #define FR_FABRAIL_COLL_ALLTOALL_H
 
@@ -13,8 +14,13 @@ struct fr_coll_alltoall {
     uint64_t what;    // the operation; the same on all ranks
     const struct fr_coll_slot *sends;
     const struct fr_coll_slot *receives;
-    struct fr_device_range send_range; // memory of all sends, if they have bytes
-    struct fr_coll_buffer receive;     // the bytes that hold all receives
+    const struct fr_device_shaped *shapes;   // of the sends, but for addresses; NULL: no gaps
+    const struct fr_device_strides *layouts; // of the receives that have one
+    unsigned layout_count;                   // at most FR_COLL_LAYOUTS
+    // Memory of all sends, if they have bytes. The application's work on sends that have shapes is
+    // over.
+    struct fr_device_range send_range;
+    struct fr_coll_buffer receive; // the bytes that hold all receives
     // Copies of workspace that is sent from, and that is received into (copies.h).
     struct fr_coll_copy before, after;
     // The calls do not wait for it. The program's work on the memory is over.

@@ -9,8 +9,10 @@
 // Bytes at an address of a rank.
 struct fr_coll_slot {
     uint64_t address;
-    uint64_t bytes;
+    uint64_t bytes : 56;
+    uint64_t layout : 8; // in which they lie, among those that the rank advertises; 0: without gaps
 };
+_Static_assert(sizeof(struct fr_coll_slot) == 16, "ranks post these");
 
 // A copy between the application's memory and workspace on the same device.
 struct fr_coll_copy {

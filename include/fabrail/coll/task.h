@@ -27,13 +27,15 @@ struct fr_coll_part {
     const char *call; // for messages
     uint64_t what;    // the operation, which must be the same on all ranks
     struct fr_coll_buffer buffers[FR_COLL_SIDES];
-    const struct fr_coll_slot *slots; // of this rank, for the others
-    int slot_count;                   // at most the number of ranks, or 2
-    int first_read;                   // first of the slots of each other rank that this one needs
-    int read_count;                   // at most 2
-    struct fr_device_range mover;     // its device moves bytes for this rank, if any does
-    struct fr_coll_copy before;       // made before others reach the memory
-    struct fr_coll_copy after;        // made once all bytes have moved
+    const struct fr_coll_slot *slots;        // of this rank, for the others
+    int slot_count;                          // at most the number of ranks, or 2
+    const struct fr_device_strides *layouts; // that slots refer to
+    unsigned layout_count;                   // at most FR_COLL_LAYOUTS
+    int first_read;               // first of the slots of each other rank that this one needs
+    int read_count;               // at most 2
+    struct fr_device_range mover; // its device moves bytes for this rank, if any does
+    struct fr_coll_copy before;   // made before others reach the memory
+    struct fr_coll_copy after;    // made once all bytes have moved
 
     // Writes to *move what is to be moved if all is as in the operation before, with the slots and
     // memory of that. A kernel can then do it as soon as all ranks are there. Returns false where
@@ -86,7 +88,7 @@ struct fr_coll_task {
     struct fr_device_move move;
     bool moves;        // a kernel may make `move`
     uint64_t user;     // the context that maps
-    size_t slot_bytes; // of the slots that are advertised
+    size_t slot_bytes; // of the slots and layouts that are advertised
     uint64_t adverts;  // number of the round of adverts
     unsigned mark;     // of the past operation that this rank is in again; 0: none
     bool alike;        // all ranks are in that operation again

@@ -43,4 +43,46 @@ bool fr_device_batch_pack(struct fr_device_batch *batch, const struct fr_device_
                           enum fr_device_direction direction,
                           const struct fr_device_packing *packing, unsigned max_sms);
 
+// One side of a copy from one shape to another.
+struct fr_device_shaped {
+    const struct fr_pack_shape *shape; // NULL: the bytes have no gaps
+    uintptr_t address;                 // from which offsets count
+    uintptr_t table;                   // of the shape, where the device reads it; 0: there is none
+    const void *host_table;            // the same in host memory
+};
+
+// One copy of `bytes` bytes between sides that a device reaches.
+struct fr_device_reshape {
+    struct fr_device_shaped dst, src;
+    size_t bytes;
+};
+
+// Begins copies, any number of them, which write to different bytes. One kernel makes up to
+// FR_PACK_MANY at a time, in the context of `range`. If that cannot be launched, copies of the
+// driver make them, within the call. The caller has called fr_device_sync_app_work for the
+// application's side of each. The rest is as in fr_device_push_begin.
+void fr_device_reshape_begin(const struct fr_device_range *range,
+                             const struct fr_device_reshape *copies, size_t count, unsigned max_sms,
+                             struct fr_device_work *work);
+
+// Levels of strides as they travel to other processes: blocks of `block` units stand `stride[0]`
+// apart, `count[0]` of these `stride[1]` apart, and so on. The number along the outermost level is
+// open; its count is 0, or it is the fourth. Plain bytes.
+//
+// Where there is a table, all its blocks take the place of the one block.
+struct fr_device_strides {
+    uint32_t unit;   // bytes, a power of two up to 16, in which the rest counts; 0: no gaps at all
+    uint32_t blocks; // of the table; 0: there is none
+    uint32_t block;
+    uint32_t count[3];
+    int32_t stride[4];
+};
+
+// Writes a shape without its offset in the form that travels. Returns false, with nothing written,
+// for strides, blocks or counts beyond 32 bits.
+bool fr_device_strides_of(const struct fr_pack_shape *shape, struct fr_device_strides *strides);
+
+// Makes the shape again, but for what only its table says. `strides` have gaps.
+void fr_device_strides_shape(const struct fr_device_strides *strides, struct fr_pack_shape *shape);
+
 #endif

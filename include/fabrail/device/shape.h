@@ -19,11 +19,12 @@
 #endif
 
 // Names of the kernels. The first two do the same work. The inline one has a small table among its
-// parameters; the other has a large table in device memory, or none. The third copies between two
-// buffers, each in a shape of its own.
+// parameters; the other has a large table in device memory, or none. The fused one copies between
+// two buffers, each in a shape of its own, and the last one makes several such copies.
 #define FR_PACK_NAME        "fr_pack"
 #define FR_PACK_INLINE_NAME "fr_pack_inline"
 #define FR_PACK_FUSED_NAME  "fr_pack_fused"
+#define FR_PACK_MANY_NAME   "fr_pack_many"
 
 enum {
     FR_PACK_LEVELS = 4,
@@ -32,6 +33,7 @@ enum {
     FR_PACK_LOADS = 8,           // of each thread, before its first store
     FR_PACK_INDEX_BYTES = 1024,  // packed bytes that an entry of the index stands for
     FR_PACK_INLINE_BYTES = 2816, // longest table among the parameters
+    FR_PACK_MANY = 8,            // copies of one launch
 };
 
 // Chunks are shorter. Numbers that a thread counts down to reach nothing beyond it within a chunk.
@@ -110,6 +112,14 @@ struct fr_pack_fused {
     uint64_t far_table;
     struct fr_pack_shape far;
     struct fr_pack_walk far_walk;
+};
+
+// Parameters of the kernel that makes several copies. Copy i has blocks from number `first[i]` on,
+// up to `first[i + 1]`. The words of all copies are the same, one for each block of the launch.
+struct fr_pack_many {
+    uint32_t count; // at least 1
+    uint32_t first[FR_PACK_MANY + 1];
+    struct fr_pack_fused copies[FR_PACK_MANY];
 };
 
 // Where a thread is in a shape.
@@ -217,9 +227,9 @@ FR_PUSH_FUNCTION uint64_t fr_pack_table_bytes(const struct fr_pack_shape *shape)
     return fr_pack_entries_bytes(shape) + (shape->each.value ? 0 : index + sizeof(uint32_t));
 }
 
-// Finds byte `rest` of a unit in a table of blocks whose lengths differ.
-FR_PACK_APART int64_t fr_pack_search(const struct fr_pack_shape *shape, const void *table,
-                                     uint64_t rest)
+// Finds the block that has byte `rest` of a unit, in a table of blocks whose lengths differ.
+FR_PUSH_FUNCTION uint32_t fr_pack_block_at(const struct fr_pack_shape *shape, const void *table,
+                                           uint64_t rest)
 {
     const uint32_t *index = (const uint32_t *)((const char *)table + fr_pack_entries_bytes(shape));
     uint32_t low = index[rest / FR_PACK_INDEX_BYTES];
@@ -231,6 +241,14 @@ FR_PACK_APART int64_t fr_pack_search(const struct fr_pack_shape *shape, const vo
         else
             high = middle - 1;
     }
+    return low;
+}
+
+// Finds byte `rest` of a unit in a table of blocks whose lengths differ.
+FR_PACK_APART int64_t fr_pack_search(const struct fr_pack_shape *shape, const void *table,
+                                     uint64_t rest)
+{
+    uint32_t low = fr_pack_block_at(shape, table, rest);
     uint64_t begin = (uint64_t)fr_pack_entry(shape, table, (uint64_t)shape->blocks + low);
     return fr_pack_entry(shape, table, low) + (int64_t)(rest - begin);
 }

@@ -112,4 +112,9 @@ const char *fr_policy_scheme_name(enum fr_policy_scheme scheme);
 const char *fr_policy_scheme_received(enum fr_policy_scheme scheme, enum fr_policy_verb verb,
                                       bool on_device);
 
+// Returns whether a kernel should move `bytes` bytes over NVLink straight between a layout of
+// blocks of `block_bytes`, on average, and the other GPU. Otherwise they are packed on the layout's
+// side.
+bool fr_policy_suits_layout(size_t block_bytes, size_t bytes);
+
 #endif

@@ -48,6 +48,7 @@ static const char *const names[FR_KERNEL_COUNT] = {
     [FR_KERNEL_PACK] = FR_PACK_NAME,
     [FR_KERNEL_PACK_INLINE] = FR_PACK_INLINE_NAME,
     [FR_KERNEL_PACK_FUSED] = FR_PACK_FUSED_NAME,
+    [FR_KERNEL_PACK_MANY] = FR_PACK_MANY_NAME,
 };
 
 static const struct {
@@ -60,7 +61,7 @@ static const struct {
                        "copies, so copy engines move all sizes between GPUs"},
     [FR_IMAGE_REDUCE] = {&fr_cuda_reduce_image, FR_KERNEL_REDUCE, FR_KERNEL_MET_REDUCE,
                          "reductions, so they go through the host"},
-    [FR_IMAGE_PACK] = {&fr_cuda_pack_image, FR_KERNEL_PACK, FR_KERNEL_PACK_FUSED,
+    [FR_IMAGE_PACK] = {&fr_cuda_pack_image, FR_KERNEL_PACK, FR_KERNEL_PACK_MANY,
                        "datatypes, so copy engines pack them"},
 };
 

@@ -139,14 +139,14 @@ static __device__ __forceinline__ void tell_host(const struct fr_pack &pack)
     }
 }
 
+// Copies what falls to one of the `blocks` blocks of a copy.
 template <bool IS_FUSED>
 static __device__ __forceinline__ void copy(const struct fr_pack &pack, const void *table,
-                                            side *far)
+                                            side *far, uint32_t block, uint32_t blocks)
 {
     side near = {pack.shape, pack.walk, table};
-    uint64_t step = (uint64_t)gridDim.x * pack.chunk_bytes;
-    for (uint64_t first = pack.first + blockIdx.x * pack.chunk_bytes; first < pack.last;
-         first += step) {
+    uint64_t step = (uint64_t)blocks * pack.chunk_bytes;
+    for (uint64_t first = pack.first + block * pack.chunk_bytes; first < pack.last; first += step) {
         uint64_t left = pack.last - first;
         uint64_t bytes = left < pack.chunk_bytes ? left : pack.chunk_bytes;
         copy_chunk<IS_FUSED>(pack, near, far, first, (uint32_t)bytes);
@@ -157,18 +157,34 @@ static __device__ __forceinline__ void copy(const struct fr_pack &pack, const vo
 extern "C" __global__ void __launch_bounds__(FR_PACK_MAX_THREADS)
     fr_pack(const __grid_constant__ struct fr_pack pack)
 {
-    copy<false>(pack, (const void *)pack.table, nullptr);
+    copy<false>(pack, (const void *)pack.table, nullptr, blockIdx.x, gridDim.x);
 }
 
 extern "C" __global__ void __launch_bounds__(FR_PACK_MAX_THREADS)
     fr_pack_inline(const __grid_constant__ struct fr_pack_inline params)
 {
-    copy<false>(params.pack, params.table, nullptr);
+    copy<false>(params.pack, params.table, nullptr, blockIdx.x, gridDim.x);
+}
+
+static __device__ __forceinline__ void copy_fused(const struct fr_pack_fused &params,
+                                                  uint32_t block, uint32_t blocks)
+{
+    side far = {params.far, params.far_walk, (const void *)params.far_table};
+    copy<true>(params.pack, (const void *)params.pack.table, &far, block, blocks);
 }
 
 extern "C" __global__ void __launch_bounds__(FR_PACK_MAX_THREADS)
     fr_pack_fused(const __grid_constant__ struct fr_pack_fused params)
 {
-    side far = {params.far, params.far_walk, (const void *)params.far_table};
-    copy<true>(params.pack, (const void *)params.pack.table, &far);
+    copy_fused(params, blockIdx.x, gridDim.x);
+}
+
+extern "C" __global__ void __launch_bounds__(FR_PACK_MAX_THREADS)
+    fr_pack_many(const __grid_constant__ struct fr_pack_many params)
+{
+    uint32_t i = 0;
+    while (params.first[i + 1] <= blockIdx.x)
+        i++;
+    copy_fused(params.copies[i], blockIdx.x - params.first[i],
+               params.first[i + 1] - params.first[i]);
 }
