@@ -5,6 +5,7 @@
 #define FR_FABRAIL_REQUEST_H
 
 #include "fabrail/request/op.h"
+#include "fabrail/rndv/outgoing.h"
 
 // Copies the inputs of `count` operations to their staging memory, together, and waits.
 FR_MUST_CHECK enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count);

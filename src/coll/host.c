@@ -16,7 +16,7 @@
 #include "coll/team_memory.h"
 
 #include "fabrail/job.h"
-#include "fabrail/rndv/wait.h"
+#include "fabrail/rndv/progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 
 #include "fabrail/job.h"
 #include "fabrail/job/shm.h"
-#include "fabrail/rndv/wait.h"
+#include "fabrail/rndv/progress.h"
 
 #include <stdio.h>
 

@@ -9,7 +9,7 @@
 #include "fabrail/coll/queue.h"
 #include "fabrail/ipc/tuned.h"
 #include "fabrail/job.h"
-#include "fabrail/rndv/wait.h"
+#include "fabrail/rndv/progress.h"
 
 #include <stdlib.h>
 #include <string.h>

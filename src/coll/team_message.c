@@ -6,7 +6,7 @@
 #include "fabrail/coll/team_message.h"
 
 #include "fabrail/job.h"
-#include "fabrail/rndv/wait.h"
+#include "fabrail/rndv/progress.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,6 +9,7 @@
 #include "fabrail/report.h"
 #include "fabrail/request/posted.h"
 #include "fabrail/request/window.h"
+#include "fabrail/rndv/progress.h"
 #include "intercept/rts.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "config.h"
 
 #include "fabrail/job.h"
-#include "fabrail/rndv/wait.h"
+#include "fabrail/rndv/progress.h"
 #include "intercept/coll_exchange.h"
 
 static bool enabled;
@@ -13,7 +13,7 @@ void fr_intercept_nvlink_start(void)
 {
     const struct fr_job_facts *own = fr_job_facts_of(fr_job_rank());
     enabled = fr_job_size() > 1 && own && own->exchanges;
-    fr_rndv_wait_also(fr_request_advance_all);
+    fr_rndv_progress_add(FR_RNDV_SCHEDULES, fr_request_advance_all);
 }
 
 bool fr_intercept_nvlink_is_enabled(void)

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "fabrail/job.h"
+#include "fabrail/rndv/incoming.h"
 #include "intercept/intercept_int.h"
 
 #include <stdlib.h>

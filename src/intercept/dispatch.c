@@ -8,6 +8,8 @@
 #include "fabrail/report.h"
 #include "fabrail/request/window.h"
 #include "fabrail/rma.h"
+#include "fabrail/rndv/incoming.h"
+#include "fabrail/rndv/progress.h"
 #include "intercept/entry.h"
 #include "intercept/rts.h"
 

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "fabrail/job.h"
+#include "fabrail/job/shm.h"
 #include "fabrail/report.h"
 #include "intercept/intercept_int.h"
 

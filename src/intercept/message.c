@@ -7,10 +7,13 @@
 
 #include "intercept/intercept_int.h"
 
+#include "fabrail/ipc.h"
 #include "fabrail/ipc/tuned.h"
 #include "fabrail/job.h"
+#include "fabrail/job/control.h"
 #include "fabrail/rail.h"
 #include "fabrail/report.h"
+#include "fabrail/rndv/progress.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,8 @@
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
 #include "fabrail/request/posted.h"
+#include "fabrail/rndv/incoming.h"
+#include "fabrail/rndv/progress.h"
 #include "intercept/intercept_int.h"
 
 static int at(const void *status, unsigned offset)

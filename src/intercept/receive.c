@@ -6,6 +6,8 @@
 #include "config.h"
 
 #include "fabrail/request/posted.h"
+#include "fabrail/rndv/incoming.h"
+#include "fabrail/rndv/progress.h"
 #include "intercept/rts.h"
 
 typedef int call7(fr_word, fr_word, fr_word, fr_word, fr_word, fr_word, fr_word);

@@ -5,6 +5,7 @@
 
 #include "fabrail/job.h"
 #include "fabrail/request/schedule.h"
+#include "fabrail/rndv/progress.h"
 #include "request/request_int.h"
 
 static struct fr_lock lock = FR_LOCK_INIT;

@@ -13,6 +13,7 @@
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
 #include "fabrail/request.h"
+#include "fabrail/rndv/progress.h"
 
 #include <pthread.h>
 #include <signal.h>

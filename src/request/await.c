@@ -11,6 +11,7 @@
 #include "request/set_int.h"
 
 #include "fabrail/core/wait.h"
+#include "fabrail/rndv/progress.h"
 #include "request/request_int.h"
 
 #include <limits.h>

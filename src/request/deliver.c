@@ -6,6 +6,7 @@
 #include "fabrail/job.h"
 #include "fabrail/report.h"
 #include "fabrail/request/schedule.h"
+#include "fabrail/rndv/receive.h"
 #include "fabrail/staging/packed.h"
 #include "request/request_int.h"
 

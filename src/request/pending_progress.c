@@ -7,6 +7,8 @@
 #include "fabrail/job.h"
 #include "fabrail/request/posted.h"
 #include "fabrail/request/schedule.h"
+#include "fabrail/rndv/incoming.h"
+#include "fabrail/rndv/progress.h"
 #include "request/table.h"
 
 #include <string.h>

@@ -5,6 +5,7 @@
 #include "request/places.h"
 
 #include "fabrail/core/wait.h"
+#include "fabrail/rndv/incoming.h"
 #include "request/table.h"
 
 #include <string.h>

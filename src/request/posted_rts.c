@@ -5,6 +5,7 @@
 #include "request/places.h"
 
 #include "fabrail/core/wait.h"
+#include "fabrail/rndv/incoming.h"
 #include "request/table.h"
 
 bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const void *status)

@@ -5,6 +5,7 @@
 
 #include "fabrail/request/schedule.h"
 #include "fabrail/request/window.h"
+#include "fabrail/rndv/incoming.h"
 
 // Copies the outputs of completed operations together and waits. `statuses` holds the MPI status of
 // each operation, NULL if all of it came; `errors` holds its MPI return code. Nothing is copied

@@ -7,6 +7,7 @@
 #include "request/table.h"
 
 #include "fabrail/core/wait.h"
+#include "fabrail/rndv/incoming.h"
 
 _Atomic size_t fr_request_tracked_count;
 _Atomic size_t fr_request_special_count;

@@ -5,6 +5,8 @@
 #include "fabrail/core/wait.h"
 #include "fabrail/request/posted.h"
 #include "fabrail/request/schedule.h"
+#include "fabrail/rndv/incoming.h"
+#include "fabrail/rndv/progress.h"
 #include "fabrail/staging/packed.h"
 #include "request/table.h"
 

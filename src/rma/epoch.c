@@ -7,7 +7,7 @@
 #include "rma/region.h"
 
 #include "fabrail/ipc.h"
-#include "fabrail/rndv/wait.h"
+#include "fabrail/rndv/progress.h"
 
 enum fr_status fr_rma_sync(struct fr_rma_window *window)
 {

@@ -3,10 +3,9 @@
 // a message are checked before use.
 #include "config.h"
 
+#include "fabrail/rndv/progress.h"
 #include "rma/far.h"
 #include "rma/region.h"
-
-#include "fabrail/rndv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +22,7 @@ void fr_rma_far_enter(struct fr_rma_window *window)
     windows = window;
     fr_core_unlock(&lock);
     window->is_far = true;
-    fr_rndv_progress_also(fr_rma_progress);
+    fr_rndv_progress_add(FR_RNDV_WINDOWS, fr_rma_progress);
     atomic_fetch_add(&fr_rma_far_count, 1);
     atomic_fetch_add(&fr_rma_unattended_count, !window->has_threads);
 }

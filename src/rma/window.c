@@ -7,7 +7,7 @@
 #include "rma/region.h"
 
 #include "fabrail/job.h"
-#include "fabrail/rndv/wait.h"
+#include "fabrail/rndv/progress.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "rma/shelf.h"
 
 #include "fabrail/job.h"
-#include "fabrail/rndv/wait.h"
+#include "fabrail/rndv/progress.h"
 
 #include <stdio.h>
 

@@ -4,7 +4,9 @@
 #include "config.h"
 
 #include "fabrail/job.h"
-#include "rndv/rndv_int.h"
+#include "rndv/incoming_int.h"
+#include "rndv/ledger.h"
+#include "rndv/replica.h"
 
 #include <stddef.h>
 #include <string.h>

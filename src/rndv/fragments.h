@@ -3,7 +3,7 @@
 #ifndef FR_RNDV_FRAGMENTS_H
 #define FR_RNDV_FRAGMENTS_H
 
-#include "rndv/rndv_int.h"
+#include "fabrail/rndv/receive.h"
 
 struct fr_rndv_fragments {
     struct fr_rndv_recv *recv;

@@ -10,8 +10,10 @@
 #include "fabrail/staging/fused.h"
 #include "fabrail/staging/packed.h"
 #include "fabrail/staging/tables.h"
+#include "rndv/incoming_int.h"
 #include "rndv/pull.h"
 #include "rndv/send.h"
+#include "rndv/strides.h"
 
 #include <string.h>
 

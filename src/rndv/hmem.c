@@ -12,6 +12,8 @@
 #include "rndv/hmem.h"
 
 #include "fabrail/core/time.h"
+#include "fabrail/ipc.h"
+#include "fabrail/rndv.h"
 
 enum {
     REFUSED = 256,           // places for allocations that a NIC refused; several can share one

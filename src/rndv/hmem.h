@@ -4,7 +4,7 @@
 #define FR_RNDV_HMEM_H
 
 #include "fabrail/rail.h"
-#include "rndv/rndv_int.h"
+#include "fabrail/staging/path.h"
 
 // Fills in options with which the rails of a device are opened, so that NICs may reach its memory.
 void fr_rndv_hmem_prepare(int device, struct fr_rail_options *options);

@@ -8,7 +8,10 @@
 
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
-#include "rndv/rndv_int.h"
+#include "fabrail/rndv/progress.h"
+#include "rndv/incoming_int.h"
+#include "rndv/replica.h"
+#include "rndv/schemes.h"
 
 #include <string.h>
 

@@ -10,7 +10,11 @@
 #include "fabrail/core/hash.h"
 #include "fabrail/core/time.h"
 #include "fabrail/job.h"
+#include "fabrail/rndv/progress.h"
+#include "rndv/plain.h"
+#include "rndv/replica.h"
 #include "rndv/send.h"
+#include "rndv/waiting_sends.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,6 +9,8 @@
 #include "rndv/hmem.h"
 #include "rndv/own_rails.h"
 #include "rndv/send.h"
+#include "rndv/strides.h"
+#include "rndv/takers.h"
 
 #include <string.h>
 

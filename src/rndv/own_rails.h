@@ -5,7 +5,7 @@
 #define FR_RNDV_OWN_RAILS_H
 
 #include "fabrail/rail.h"
-#include "rndv/rndv_int.h"
+#include "fabrail/rndv/incoming.h"
 
 // Notes the device that buffers of this process are on. The NICs nearest to it are opened.
 void fr_rndv_rails_use_device(int device);

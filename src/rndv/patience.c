@@ -13,6 +13,7 @@
 
 #include "fabrail/core/time.h"
 #include "fabrail/job.h"
+#include "rndv/incoming_int.h"
 
 enum {
     LONGEST_WORK_NS = 1000000000, // of a receiver that takes no message before this one

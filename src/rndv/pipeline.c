@@ -13,7 +13,9 @@
 #include "fabrail/job.h"
 #include "fabrail/staging/packed.h"
 #include "rndv/fragments.h"
+#include "rndv/incoming_int.h"
 #include "rndv/send.h"
+#include "rndv/waiting_sends.h"
 
 #include <sched.h>
 #include <stdalign.h>

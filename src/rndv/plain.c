@@ -6,8 +6,9 @@
 // received, no plain message that was sent before it is under way any more.
 #include "config.h"
 
+#include "rndv/plain.h"
+
 #include "fabrail/core/hash.h"
-#include "rndv/rndv_int.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Progress of messages: reads control messages and hands each to the part of Fabrail that it
-// concerns, and moves all else on.
+// concerns, and moves all else on. Waits for other ranks.
 #include "config.h"
+
+#include "fabrail/rndv/progress.h"
 
 #include "fabrail/core/wait.h"
 #include "fabrail/ipc.h"
+#include "fabrail/job.h"
 #include "rndv/hmem.h"
 #include "rndv/own_rails.h"
 #include "rndv/rail_put_send.h"
+#include "rndv/replica.h"
 #include "rndv/send.h"
+#include "rndv/takers.h"
+#include "rndv/waiting_sends.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -76,11 +82,18 @@ static void handle(const struct fr_job_control_message *message, const struct fr
     }
 }
 
-static _Atomic(void (*)(void)) also;
+static _Atomic(void (*)(void)) additions[FR_RNDV_ADDITIONS];
 
-void fr_rndv_progress_also(void (*progress)(void))
+void fr_rndv_progress_add(enum fr_rndv_addition which, void (*progress)(void))
 {
-    atomic_store(&also, progress);
+    atomic_store_explicit(&additions[which], progress, memory_order_release);
+}
+
+static void go_on_with(enum fr_rndv_addition which)
+{
+    void (*progress)(void) = atomic_load_explicit(&additions[which], memory_order_acquire);
+    if (progress)
+        progress();
 }
 
 // One thread at a time reads messages, so that they stay in order.
@@ -106,7 +119,38 @@ void fr_rndv_progress(const struct fr_device_range *user)
     fr_rndv_rails_poll();
     fr_rndv_hmem_poll();
     fr_rndv_detached_look_after();
-    void (*progress)(void) = atomic_load_explicit(&also, memory_order_acquire);
-    if (progress)
-        progress();
+    go_on_with(FR_RNDV_WINDOWS);
+}
+
+void fr_rndv_wait_progress(void)
+{
+    fr_job_progress();
+    fr_rndv_progress(NULL);
+    go_on_with(FR_RNDV_SCHEDULES);
+}
+
+bool fr_rndv_wait_judge(struct fr_wait *wait, const char *call, const char *whom)
+{
+    const size_t limit_s = fr_core_settings()->timeout_s;
+    const char *colon = call ? ": " : "";
+    call = call ? call : "";
+    switch (fr_wait_judge(wait, limit_s)) {
+    case FR_WAIT_ON:
+        return true;
+    case FR_WAIT_LONG:
+        fr_warn("%s%swaiting for %s for %ld s", call, colon, whom,
+                (long)(fr_wait_ns(wait) / FR_SECOND_NS));
+        return true;
+    default:
+        fr_error("%s%s%s has not come within the %zu s of FABRAIL_TIMEOUT", call, colon, whom,
+                 limit_s);
+        return false;
+    }
+}
+
+bool fr_rndv_wait_on(struct fr_wait *wait, const char *call, const char *whom)
+{
+    (void)fr_wait_step(wait);
+    fr_rndv_wait_progress();
+    return fr_rndv_wait_judge(wait, call, whom);
 }

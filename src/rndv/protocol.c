@@ -3,8 +3,11 @@
 #include "config.h"
 
 #include "fabrail/job.h"
+#include "fabrail/rndv/progress.h"
 #include "rndv/own_rails.h"
+#include "rndv/replica.h"
 #include "rndv/send.h"
+#include "rndv/takers.h"
 
 #include <sched.h>
 #include <string.h>

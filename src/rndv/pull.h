@@ -5,7 +5,7 @@
 #define FR_RNDV_PULL_H
 
 #include "fabrail/device/shape.h"
-#include "rndv/rndv_int.h"
+#include "fabrail/rndv/receive.h"
 
 // A pull that is under way.
 struct fr_rndv_pull {

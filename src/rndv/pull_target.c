@@ -9,6 +9,8 @@
 #include "fabrail/job.h"
 #include "fabrail/staging/fused.h"
 #include "fabrail/staging/packed.h"
+#include "rndv/schemes.h"
+#include "rndv/strides.h"
 
 #include <stddef.h>
 #include <stdlib.h>

@@ -14,9 +14,11 @@
 // first byte a failure is the message's.
 #include "config.h"
 
+#include "fabrail/rndv/progress.h"
 #include "fabrail/staging/packed.h"
 #include "rndv/fragments.h"
 #include "rndv/hmem.h"
+#include "rndv/incoming_int.h"
 #include "rndv/own_rails.h"
 #include "rndv/rail_put_send.h"
 

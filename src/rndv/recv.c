@@ -5,7 +5,9 @@
 #include "fabrail/core/time.h"
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
-#include "rndv/rndv_int.h"
+#include "fabrail/rndv/progress.h"
+#include "rndv/incoming_int.h"
+#include "rndv/schemes.h"
 
 enum {
     REFUSED_LIMIT_S = 600, // for a sender to follow a refusal, where FABRAIL_TIMEOUT is not set

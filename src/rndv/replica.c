@@ -8,9 +8,12 @@
 // before it tells their sender that it has received what was sent after them.
 #include "config.h"
 
+#include "rndv/replica.h"
+
 #include "fabrail/core/hash.h"
 #include "fabrail/job.h"
-#include "rndv/rndv_int.h"
+#include "rndv/plain.h"
+#include "rndv/schemes.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 // The table of schemes, a row for each.
 #include "config.h"
 
-#include "rndv/rndv_int.h"
+#include "rndv/schemes.h"
 
 const struct fr_rndv_scheme *fr_rndv_scheme_of(unsigned id)
 {

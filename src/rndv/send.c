@@ -12,8 +12,11 @@
 #include "fabrail/core/wait.h"
 #include "fabrail/ipc.h"
 #include "fabrail/job.h"
+#include "fabrail/rndv/progress.h"
 #include "fabrail/staging/tables.h"
 #include "rndv/rail_put_send.h"
+#include "rndv/strides.h"
+#include "rndv/waiting_sends.h"
 
 #include <stdlib.h>
 #include <string.h>

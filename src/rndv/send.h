@@ -3,7 +3,44 @@
 #ifndef FR_RNDV_SEND_H
 #define FR_RNDV_SEND_H
 
-#include "rndv/rndv_int.h"
+#include "fabrail/core/list.h"
+#include "fabrail/rndv/outgoing.h"
+#include "rndv/protocol.h"
+#include "rndv/schemes.h"
+#include "rndv/send_stage.h"
+
+struct fr_rndv_send {
+    struct fr_list link; // in the list of detached sends
+    const char *call;
+    struct fr_rndv_address address;
+    const struct fr_rndv_scheme *scheme;
+    unsigned index; // in the ledger
+    uint64_t number;
+    size_t bytes;
+    size_t length;     // of the RTS
+    bool entered;      // it is in the ledger
+    bool remote;       // the receiver does not read the ledger, but gets control messages
+    _Atomic bool sent; // MPI has the RTS
+    bool pushed;
+    bool waits; // it is counted as a waiting send (waiting_sends.c)
+    bool over;  // the program may have its buffer back
+    enum fr_status failure;
+    // Patience (patience.c). The clock is 0 before somebody asks whether the send is over.
+    int64_t since_ns;       // when its receiver was first asked for, or last took one before it
+    int64_t working_ns;     // when its receiver was last seen to work
+    int64_t tried_ns;       // when its bytes last found no room to leave to
+    int64_t stays_since_ns; // when they first found none, 0 before
+    uint64_t seen_taken;    // what the receiver had taken last of this process
+    uint32_t seen_begun;    // sweeps that the receiver had begun at since_ns
+
+    struct fr_staging_view view; // of the program's buffer
+    struct fr_staging_view_block block;
+    struct fr_staging_table *table; // the receiver's kernel may read it; or NULL
+    void *state; // the scheme's own, made with malloc: freed with the send, after cancel
+    struct fr_rndv_stage stage;
+
+    unsigned char rts[]; // as long as `length`
+};
 
 // Acts on a control message about a message that this process has sent.
 void fr_rndv_send_handle(int from, enum fr_job_control_kind kind,
@@ -19,48 +56,6 @@ bool fr_rndv_send_try_hold(unsigned index);
 
 // Returns the send in a slot, which stays there while it is held; NULL for none.
 struct fr_rndv_send *fr_rndv_registry_at(unsigned index);
-
-// ---- waiting sends (waiting_sends.c)
-
-// Counts a send as waiting, and gives it its scheme.
-void fr_rndv_waiting_add(struct fr_rndv_send *send);
-
-// Ends that, when its bytes have left or all fragments have been taken. Does nothing to others.
-void fr_rndv_waiting_remove(struct fr_rndv_send *send);
-
-// Returns whether a further send may be given now.
-bool fr_rndv_waiting_has_turn(void);
-
-// Begins to give a held send that its receiver has asked for. Returns false if others come first,
-// or there is no memory at all.
-bool fr_rndv_waiting_give(struct fr_rndv_send *send);
-
-// Notes that the receiver of such a send has taken some of it.
-void fr_rndv_waiting_moved(const struct fr_rndv_send *send);
-
-// Goes on with those that are being given. Costs a load when no send waits.
-void fr_rndv_waiting_look_after(void);
-
-// Makes all waiting sends leave, beyond the bounds on memory if they must.
-void fr_rndv_waiting_leave_all(void);
-
-// Makes a held waiting send leave, however much memory that takes. If there is none, the message is
-// lost, and both sides hear of it.
-void fr_rndv_send_leave_now(struct fr_rndv_send *send);
-
-// Begins scheme pipeline for a held waiting send. With `taken` the receiver takes fragments
-// already, so there is memory for a few of them alone, where the datatype allows that. On failure
-// the send waits on.
-FR_MUST_CHECK enum fr_status fr_rndv_pipeline_begin(struct fr_rndv_send *send, bool taken);
-
-// Returns how much memory that takes with `taken`.
-size_t fr_rndv_pipeline_room(const struct fr_rndv_send *send);
-
-// Ends a held waiting send whose bytes there is no memory for: its fragments go empty. Returns
-// false if there is no memory even for that.
-bool fr_rndv_pipeline_lose(struct fr_rndv_send *send);
-
-// ---- all sends
 
 // Moves the bytes of a held send by scheme pipeline from now on, since its receiver has refused its
 // scheme.
@@ -119,62 +114,6 @@ void fr_rndv_detached_look_after(void);
 // Forgets detached sends that nobody has received, once all processes have received all they ever
 // will. Returns whether fragments are still on their way to receivers that discard them.
 bool fr_rndv_detached_end_all(void);
-
-// Opens the send's staging view on a path. Its memory counts against a bound; returns FR_ERR_LIMIT
-// beyond it.
-FR_MUST_CHECK enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send,
-                                                enum fr_policy_path path);
-void fr_rndv_stage_close(struct fr_rndv_send *send);
-
-// Opens it on path host with memory for `bytes` of the message, a multiple of the copies' steps.
-// The memory is used again once fr_rndv_stage_give_room has said that its bytes are no longer
-// needed.
-FR_MUST_CHECK enum fr_status fr_rndv_stage_open_ring(struct fr_rndv_send *send, size_t bytes);
-void fr_rndv_stage_give_room(struct fr_rndv_send *send, size_t taken_bytes);
-
-// Gives up copies through a ring that have not begun, since the program gets its buffer back before
-// the receiver has taken all. What is left of the message goes empty.
-void fr_rndv_stage_cut_ring(struct fr_rndv_send *send);
-
-// Returns where byte `first` of the message stands, packed.
-uintptr_t fr_rndv_stage_address(const struct fr_rndv_send *send, size_t first);
-
-// Moves bytes from device workspace to host workspace, once all are there. Copies packed bytes,
-// since the program's buffer and datatype may be gone by then. On failure the bytes stay where they
-// are.
-FR_MUST_CHECK enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send);
-
-// Moves the bytes to host workspace, from the program's buffer or from where they have gone since.
-// On failure they stay where they are.
-FR_MUST_CHECK enum fr_status fr_rndv_stage_to_host(struct fr_rndv_send *send);
-
-// Returns whether `bytes` more would exceed the bound on workspace for sends on this path.
-bool fr_rndv_stage_is_full(enum fr_policy_path path, size_t bytes);
-
-// Returns whether a send of `bytes` bytes that stays in the program's buffer can be expected to get
-// workspace on the device later.
-bool fr_rndv_stage_is_likely(int device, size_t bytes);
-
-// Counts the bytes of a send as device workspace, which it may need later, and no longer.
-void fr_rndv_stage_set_aside(struct fr_rndv_send *send);
-void fr_rndv_stage_end_aside(struct fr_rndv_send *send);
-
-// Begins to copy the program's bytes to the staging memory. The first step has `step` bytes, each
-// later one `growth` times those of the one before.
-void fr_rndv_stage_begin(struct fr_rndv_send *send, size_t step, size_t growth);
-
-// Goes on with the copies, and writes how many bytes are there. Returns true when that is all of
-// them, or when something has failed; `failure` of the send then says what.
-bool fr_rndv_stage_poll(struct fr_rndv_send *send, size_t *ready);
-
-// Begins the copies in steps that suit device memory, and writes how many bytes are there. A
-// message to another host that goes in one step is there when this returns.
-FR_MUST_CHECK enum fr_status fr_rndv_stage_begin_on_device(struct fr_rndv_send *send,
-                                                           uint64_t *ready);
-
-// Goes on with the copies, and tells the receiver how many bytes are there. Returns what
-// fr_rndv_stage_poll does.
-bool fr_rndv_stage_push(struct fr_rndv_send *send);
 
 // Copies the bytes of the program's buffer to device workspace, and advertises them there by scheme
 // staged get. The slot is held. On failure nothing has changed.

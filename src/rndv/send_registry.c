@@ -11,6 +11,7 @@
 #include "rndv/rail_put_send.h"
 
 #include "fabrail/core/wait.h"
+#include "rndv/waiting_sends.h"
 
 // Sends by the index of their slot.
 static struct {

@@ -3,6 +3,8 @@
 // table is, if it has one.
 #include "config.h"
 
+#include "rndv/strides.h"
+
 #include "fabrail/datatype.h"
 #include "fabrail/device/pack.h"
 #include "fabrail/device/runs.h"

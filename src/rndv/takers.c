@@ -4,8 +4,10 @@
 // when the proof is there, and never if there is none. Without an answer nothing but speed is lost.
 #include "config.h"
 
+#include "rndv/takers.h"
+
 #include "fabrail/job.h"
-#include "rndv/rndv_int.h"
+#include "fabrail/rndv.h"
 
 #include <stdlib.h>
 

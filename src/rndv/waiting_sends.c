@@ -8,6 +8,8 @@
 // progress in each call that waits for others, or has them leave before that call.
 #include "config.h"
 
+#include "rndv/waiting_sends.h"
+
 #include "fabrail/core/time.h"
 #include "rndv/send.h"
 

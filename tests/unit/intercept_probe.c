@@ -8,6 +8,8 @@
 #include "intercept/intercept_int.h"
 
 #include "check.h"
+#include "fabrail/rndv/incoming.h"
+#include "fabrail/rndv/progress.h"
 
 #include <setjmp.h>
 #include <unistd.h>

@@ -7,6 +7,7 @@
 #include "request/request_int.h"
 
 #include "check.h"
+#include "fabrail/rndv/progress.h"
 
 enum { OPS = 6, STEPS = 4 };
 

@@ -8,6 +8,7 @@
 #include "fabrail/request.h"
 
 #include "check.h"
+#include "fabrail/rndv/progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>

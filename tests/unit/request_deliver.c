@@ -10,6 +10,7 @@
 #include "request/request_int.h"
 
 #include "check.h"
+#include "fabrail/rndv/receive.h"
 
 enum {
     MANY = 200,

@@ -6,6 +6,7 @@
 #include "fabrail/request/posted.h"
 
 #include "check.h"
+#include "fabrail/rndv/incoming.h"
 #include "request/table.h"
 
 #include <pthread.h>

@@ -7,6 +7,7 @@
 #include "request/table.h"
 
 #include "check.h"
+#include "fabrail/rndv/incoming.h"
 
 #include <pthread.h>
 #include <sched.h>

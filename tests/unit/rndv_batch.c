@@ -7,6 +7,8 @@
 #include "../sim/calls.h"
 #include "bytes_layout.h"
 #include "fabrail/device/classify.h"
+#include "fabrail/rndv/progress.h"
+#include "fabrail/rndv/receive.h"
 #include "ipc_pair.h"
 #include "rndv_host.h"
 

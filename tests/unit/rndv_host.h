@@ -5,7 +5,8 @@
 #ifndef FR_TESTS_UNIT_RNDV_HOST_H
 #define FR_TESTS_UNIT_RNDV_HOST_H
 
-#include "rndv/rndv_int.h"
+#include "rndv/ledger.h"
+#include "rndv/send.h"
 #include "rndv_world.h"
 
 static inline bool rndv_host_open(const struct fr_job_control_job *job);

@@ -3,6 +3,8 @@
 // when, copies of an RTS that outlive their messages, and processes that die in the middle.
 #include "config.h"
 
+#include "fabrail/rndv/progress.h"
+#include "rndv/incoming_int.h"
 #include "rndv_host.h"
 
 #include <sched.h>

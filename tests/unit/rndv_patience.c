@@ -7,6 +7,7 @@
 #include "rndv_host.h"
 
 #include "fabrail/core/time.h"
+#include "rndv/incoming_int.h"
 #include "rndv/send.h"
 
 enum { ASKS = 5, NAP_NS = 1000000, OTHER = 2 };

@@ -14,6 +14,7 @@
 
 #include "rndv/fragments.h"
 #include "rndv/rail_put_send.h"
+#include "rndv/replica.h"
 
 enum {
     NICS = 2,

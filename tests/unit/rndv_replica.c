@@ -4,6 +4,10 @@
 // out.
 #include "config.h"
 
+#include "fabrail/rndv/progress.h"
+#include "rndv/incoming_int.h"
+#include "rndv/plain.h"
+#include "rndv/replica.h"
 #include "rndv_host.h"
 
 #include <sched.h>

@@ -8,8 +8,10 @@
 #include "bytes_layout.h"
 #include "rndv_host.h"
 
-#include "fabrail/rndv/wait.h"
+#include "fabrail/rndv/progress.h"
 #include "fabrail/staging/path.h"
+#include "rndv/incoming_int.h"
+#include "rndv/schemes.h"
 
 #include <sched.h>
 

@@ -3,6 +3,7 @@
 // another enters messages and takes them out, and several that read the same RTS.
 #include "config.h"
 
+#include "rndv/incoming_int.h"
 #include "rndv_host.h"
 
 #include <sched.h>

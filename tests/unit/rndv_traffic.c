@@ -9,6 +9,8 @@
 
 #include "bytes_layout.h"
 #include "fabrail/ipc/tuned.h"
+#include "fabrail/rndv/progress.h"
+#include "fabrail/rndv/receive.h"
 #include "ipc_pair.h"
 #include "rndv_host.h"
 

@@ -5,8 +5,9 @@
 
 #include "fabrail/abi.h"
 #include "fabrail/core/hash.h"
-#include "fabrail/rndv.h"
 #include "fabrail/staging/path.h"
+
+struct fr_rndv_send;
 
 enum {
     FR_MAX_VIEWS = 3,

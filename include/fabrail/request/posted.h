@@ -9,6 +9,7 @@
 #define FR_FABRAIL_REQUEST_POSTED_H
 
 #include "fabrail/request.h"
+#include "fabrail/rndv/incoming.h"
 
 struct fr_request_posted; // one receive
 

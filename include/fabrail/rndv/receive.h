@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Receiving by rendezvous.
+#ifndef FR_FABRAIL_RNDV_RECEIVE_H
+#define FR_FABRAIL_RNDV_RECEIVE_H
+
+#include "fabrail/policy/scheme.h"
+#include "fabrail/rndv/incoming.h"
+#include "fabrail/staging/path.h"
+
+// A receive that has brought an RTS, and how it ends.
+struct fr_rndv_recv {
+    struct fr_staging_view *view;      // where the bytes go; its staging memory may be used
+    struct fr_rndv_incoming *incoming; // the message, as fr_rndv_incoming_read has filled it
+    enum fr_status status;             // how the receive has ended
+    const char *scheme;                // by which the bytes have come
+    const char *reason;                // the policy's, for the report
+    void *state;                       // the scheme's own
+    int64_t looked_ns;                 // when the sender was last known to live
+    int64_t asked_ns;                  // when the sender was asked for another scheme
+    size_t come;                       // fragments that have come, where there are any
+    unsigned refused;                  // the scheme that the sender was asked to replace
+    bool asked;                        // it has not done so yet
+    bool untouched;                    // it has failed before any byte came: another scheme may do
+    bool on_device;                    // NICs write the bytes to device memory
+    bool elsewhere;                    // MPI may be writing to the view's staging memory still
+    enum fr_policy_verb verb;          // whether receiver reads or sender writes, of scheme rail
+};
+
+// Most messages that are received together. Callers that have found more do best to hand over so
+// many at a time.
+enum { FR_RNDV_AT_ONCE = 64 };
+
+// Receives all messages to their end, those of one way by one call of the driver as far as that can
+// be: what lies in memory of one device and context, in any allocations. Afterwards the bytes are
+// in the program's memory, or `status` of a receive says why not.
+void fr_rndv_receive(struct fr_rndv_recv *recvs, size_t count);
+
+// Ends this thread's sweep, if it is in one: what it begins to receive next it has looked for anew.
+// Called when all that was found to have come is received. Senders whose messages were not among
+// that wait no longer for this process.
+void fr_rndv_sweep_end(void);
+
+// Begins to receive one message, and does not wait for its bytes. All that `recv` points to must
+// stay in place until the receive is over.
+void fr_rndv_receive_begin(struct fr_rndv_recv *recv);
+
+// Moves a receive on that fr_rndv_receive_begin has begun. Returns whether it is over.
+bool fr_rndv_receive_poll(struct fr_rndv_recv *recv);
+
+// Waits until such a receive is over. Makes progress for others meanwhile.
+void fr_rndv_receive_finish(struct fr_rndv_recv *recv);
+
+#endif
