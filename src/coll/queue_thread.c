@@ -7,9 +7,7 @@
 #include "coll/queue_thread.h"
 
 #include "fabrail/coll/queue.h"
-
-#include <pthread.h>
-#include <signal.h>
+#include "fabrail/core/thread.h"
 
 enum {
     NAPS_BEFORE_SLEEP = 32, // with nothing to do, so that a steady program need not wake it
@@ -19,13 +17,15 @@ enum {
     MOST_LONG_NAP_NS = 1000000,
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
-static pthread_t thread;
-static enum { UNSTARTED, RUNS, FAILED } state; // guarded by the mutex
-static _Atomic bool is_started;
-static _Atomic bool stops;
-static _Atomic bool sleeps;
+static void run(void);
+static bool has_work(void);
+static struct fr_thread thread = FR_THREAD_INIT(run, has_work);
+static _Atomic bool is_tried;
+
+static bool has_work(void)
+{
+    return fr_coll_queue_count() > 0;
+}
 
 static struct fr_wait begin_naps(void)
 {
@@ -35,80 +35,37 @@ static struct fr_wait begin_naps(void)
     return (struct fr_wait){.nap_ns = LONG_NAP_NS, .longest_nap_ns = MOST_LONG_NAP_NS};
 }
 
-static void sleep_until_wanted(void)
-{
-    pthread_mutex_lock(&mutex);
-    atomic_store(&sleeps, true);
-    while (!atomic_load(&stops) && fr_coll_queue_count() == 0)
-        pthread_cond_wait(&wanted, &mutex);
-    atomic_store(&sleeps, false);
-    pthread_mutex_unlock(&mutex);
-}
-
-static void *run(void *nothing)
+static void run(void)
 {
     struct fr_wait naps = begin_naps();
     unsigned idle = 0;
     fr_job_control_stays_here = true;
-    while (!atomic_load(&stops)) {
-        bool any = fr_coll_queue_count() > 0;
+    while (fr_thread_next(&thread, idle > NAPS_BEFORE_SLEEP)) {
+        bool any = has_work();
         if (any && idle > 0)
             naps = begin_naps();
         idle = any ? 0 : idle + 1;
         if (any)
             fr_coll_queue_progress();
-        else if (idle > NAPS_BEFORE_SLEEP)
-            sleep_until_wanted();
         (void)fr_wait_step(&naps);
     }
-    return nothing;
-}
-
-// Starts the thread with all signals blocked, since they are the program's own business.
-static void start(void)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_mutex_lock(&mutex);
-    if (state == UNSTARTED) {
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        state = pthread_create(&thread, NULL, run, NULL) == 0 ? RUNS : FAILED;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        if (state == FAILED)
-            fr_warn("no thread could be started for nonblocking collectives, which go on only in "
-                    "calls of MPI functions");
-    }
-    pthread_mutex_unlock(&mutex);
-    atomic_store(&is_started, true);
 }
 
 void fr_coll_queue_thread_wake(void)
 {
-    if (FR_UNLIKELY(!atomic_load(&is_started)))
-        start();
-    if (!atomic_load(&sleeps))
-        return;
-    pthread_mutex_lock(&mutex);
-    pthread_cond_signal(&wanted);
-    pthread_mutex_unlock(&mutex);
+    if (FR_UNLIKELY(!atomic_load_explicit(&is_tried, memory_order_relaxed)) &&
+        !atomic_exchange(&is_tried, true) && !fr_thread_start(&thread))
+        fr_warn("no thread could be started for nonblocking collectives, which go on only in "
+                "calls of MPI functions");
+    fr_thread_wake(&thread);
 }
 
 bool fr_coll_queue_has_thread(void)
 {
-    pthread_mutex_lock(&mutex);
-    bool runs = state == RUNS;
-    pthread_mutex_unlock(&mutex);
-    return runs;
+    return fr_thread_runs(&thread);
 }
 
 void fr_coll_queue_stop(void)
 {
-    pthread_mutex_lock(&mutex);
-    bool runs = state == RUNS;
-    state = FAILED;
-    atomic_store(&stops, true);
-    pthread_cond_signal(&wanted);
-    pthread_mutex_unlock(&mutex);
-    if (runs)
-        pthread_join(thread, NULL);
+    fr_thread_stop(&thread);
 }

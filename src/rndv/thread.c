@@ -3,32 +3,22 @@
 // wants a CPU for that. It calls no MPI function.
 #include "config.h"
 
+#include "fabrail/core/thread.h"
 #include "rndv/own_rails.h"
-
-#include <pthread.h>
-#include <signal.h>
 
 enum { LEAST_NAP_NS = 20000, MOST_NAP_NS = 1000000, GROWTH = 16 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
-static pthread_t thread;
-static bool runs;                     // written in fr_rndv_thread_start and _stop
-static bool stops;                    // guarded by the mutex
+static void run(void);
+static bool has_work(void);
+static struct fr_thread thread = FR_THREAD_INIT(run, has_work);
 static _Atomic long served;           // messages that others may be reading
 static _Atomic unsigned long changes; // how often `served` has changed
 static struct fr_rails *polled;
 static int own_device;
 
-// Waits until there is something to poll for. Returns false when the thread shall stop.
-static bool wait_for_work(void)
+static bool has_work(void)
 {
-    pthread_mutex_lock(&mutex);
-    while (!stops && atomic_load(&served) <= 0)
-        pthread_cond_wait(&wanted, &mutex);
-    bool goes_on = !stops;
-    pthread_mutex_unlock(&mutex);
-    return goes_on;
+    return atomic_load(&served) > 0;
 }
 
 // Returns the length of the next nap. Bytes are mostly read soon after they are there to be read,
@@ -43,29 +33,17 @@ static long next_nap(long nap_ns, bool moved)
     return nap_ns < MOST_NAP_NS ? nap_ns : MOST_NAP_NS;
 }
 
-static void *run(void *nothing)
+static void run(void)
 {
     long nap_ns = LEAST_NAP_NS;
     if (own_device >= 0 && fr_device_adopt(own_device) != FR_OK)
         fr_warn("the thread for rails has no context of device %d", own_device);
     if (!fr_rail_stay_near(polled))
         fr_debug("the thread for rails stays on the cores of its rank");
-    while (wait_for_work()) {
+    while (fr_thread_next(&thread, true)) {
         nap_ns = next_nap(nap_ns, fr_rail_poll(polled));
         (void)fr_rail_wait(polled, nap_ns);
     }
-    return nothing;
-}
-
-// Starts the thread with all signals blocked, since they are the program's own business.
-static bool start(void)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(&thread, NULL, run, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
 }
 
 // The thread is needed since a rank may be in a blocking call of the MPI library for as long as it
@@ -80,9 +58,8 @@ bool fr_rndv_thread_start(struct fr_rails *rails, int device)
         return !is_needed;
     polled = rails;
     own_device = device;
-    stops = false;
     atomic_store(&served, use >= FR_PROGRESS_THREAD ? 1 : 0);
-    runs = start();
+    bool runs = fr_thread_start(&thread);
     if (!runs)
         fr_warn("no thread could be started for rails%s",
                 is_needed ? ", so that messages take another way" : "");
@@ -91,24 +68,14 @@ bool fr_rndv_thread_start(struct fr_rails *rails, int device)
 
 void fr_rndv_thread_serve(int change)
 {
-    if (!runs)
+    if (!fr_thread_runs(&thread))
         return;
     atomic_fetch_add_explicit(&changes, 1, memory_order_relaxed);
-    if (atomic_fetch_add(&served, change) > 0 || change <= 0)
-        return;
-    pthread_mutex_lock(&mutex);
-    pthread_cond_signal(&wanted);
-    pthread_mutex_unlock(&mutex);
+    if (atomic_fetch_add(&served, change) <= 0 && change > 0)
+        fr_thread_wake(&thread);
 }
 
 void fr_rndv_thread_stop(void)
 {
-    if (!runs)
-        return;
-    pthread_mutex_lock(&mutex);
-    stops = true;
-    pthread_cond_signal(&wanted);
-    pthread_mutex_unlock(&mutex);
-    pthread_join(thread, NULL);
-    runs = false;
+    fr_thread_stop(&thread);
 }

@@ -71,7 +71,7 @@ tests_unit_request_hidden_sends_SOURCES = tests/unit/request_hidden_sends.c \
 tests_unit_request_hidden_sends_CFLAGS = $(AM_CFLAGS)
 tests_unit_request_hidden_sends_LDADD =
 tests_unit_request_attendant_SOURCES = tests/unit/request_attendant.c src/request/attendant.c \
-    src/core/wait.c src/core/log.c src/abi/rows.c
+    src/core/thread.c src/core/wait.c src/core/log.c src/core/status.c src/abi/rows.c
 tests_unit_request_attendant_CFLAGS = $(AM_CFLAGS)
 tests_unit_request_attendant_LDADD =
 tests_unit_request_advance_SOURCES = tests/unit/request_advance.c src/request/advance.c src/abi/rows.c
