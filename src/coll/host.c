@@ -14,6 +14,7 @@
 #include "fabrail/coll/host.h"
 
 #include "coll/team_memory.h"
+#include "fabrail/coll/rounds.h"
 
 #include "fabrail/job.h"
 #include "fabrail/rndv/progress.h"
@@ -167,8 +168,13 @@ static enum fr_status try_open(const struct fr_coll_team *team, struct fr_coll_h
     int64_t now = host->retry_ns ? fr_wait_ns(&host->lack) : 0;
     if (now < host->retry_ns)
         return FR_ERR_NO_MEMORY;
-    if (open_memory(team, host) == FR_OK)
+    enum fr_status status = open_memory(team, host);
+    if (status == FR_OK)
         return FR_OK;
+    if (status == FR_ERR_INVALID) { // it was found with another size
+        fr_error("%s: the ranks of the communicator differ in how much data they give", host->call);
+        return FR_ERR_TRUNCATE;
+    }
     host->retry_ns = fr_wait_ns(&host->lack) + retry_ns;
     if (now < give_up_ns)
         return FR_ERR_NO_MEMORY;
@@ -186,7 +192,7 @@ static void tell_failure(struct fr_coll_team *team, struct fr_coll_host *host,
     if (!host->is_open)
         fr_job_shm_remove(&host->secret);
     if (!host->is_open || status == FR_ERR_MPI)
-        team->broken = true;
+        fr_coll_team_break(team);
     else
         atomic_store(&line_of(host, team->rank)->failed, true);
 }
@@ -316,15 +322,15 @@ static bool has_one_given_up(const struct fr_coll_team *team, const struct fr_co
            !have_all_attached(team, host);
 }
 
-// Returns the rank that has gone through fewest chunks, or one that is gone before its end.
-static int find_late(const struct fr_coll_team *team, const struct fr_coll_host *host, bool *gone)
+// Returns the rank that has gone through fewest chunks, or one that will not come.
+static int find_late(const struct fr_coll_team *team, const struct fr_coll_host *host, bool *lost)
 {
     int late = -1;
-    for (int rank = 0; rank < team->size && !*gone; rank++) {
+    for (int rank = 0; rank < team->size && !*lost; rank++) {
         if (rank == team->rank || is_over(team, host, rank))
             continue;
-        *gone = !fr_job_process_is_alive(&team->processes[rank]);
-        if (*gone || late < 0 || (host->is_open && passed_by(host, rank) < passed_by(host, late)))
+        *lost = fr_coll_team_has_lost(team, rank);
+        if (*lost || late < 0 || (host->is_open && passed_by(host, rank) < passed_by(host, late)))
             late = rank;
     }
     return late;
@@ -336,7 +342,7 @@ static enum fr_status judge(const struct fr_coll_team *team, struct fr_coll_host
 {
     const char *call = host->call;
     char whom[64] = "room in the shared memory of this host (/dev/shm)";
-    bool gone = false;
+    bool lost = false;
     int failed = find_failed(team, host), late;
     if (failed >= 0) {
         fr_error("%s: rank %d of the communicator has failed", call, failed);
@@ -350,17 +356,17 @@ static enum fr_status judge(const struct fr_coll_team *team, struct fr_coll_host
         fr_error("%s: a rank of the communicator has given up", call);
         return FR_ERR_MPI;
     }
-    late = find_late(team, host, &gone);
-    if (gone)
-        fr_error("%s: rank %d of the communicator is gone", call, late);
-    if (!gone && !fr_coll_team_is_awaited(team)) {
+    late = find_late(team, host, &lost);
+    if (lost)
+        fr_coll_team_say_lost(team, late, call);
+    if (!lost && !fr_coll_team_is_awaited(team)) {
         host->time = (struct fr_wait){0};
         host->looked_ns = 0;
         return FR_OK;
     }
     if (!lacks)
         snprintf(whom, sizeof(whom), "rank %d of the communicator", late);
-    if (!gone && fr_rndv_wait_judge(&host->time, call, whom))
+    if (!lost && fr_rndv_wait_judge(&host->time, call, whom))
         return FR_OK;
     return FR_ERR_MPI;
 }

@@ -24,24 +24,44 @@ static bool has_posted(const struct fr_coll_team *team, int rank, uint64_t round
                          : fr_coll_slab_has(team->slab, rank, round);
 }
 
-// Whether a rank's process is alive, as far as is known. Nothing is known of processes on other
-// hosts.
-static bool is_alive(const struct fr_coll_team *team, int rank)
+// Nothing is known of processes on other hosts.
+static bool is_gone(const struct fr_coll_team *team, int rank)
 {
     const struct fr_job_process *process = &team->processes[rank];
-    return process->host != fr_ipc_self()->host || fr_job_process_is_alive(process);
+    return process->host == fr_ipc_self()->host && !fr_job_process_is_alive(process);
 }
 
-// Returns a rank that is waited for, preferably one that is known to be gone; -1 for none. A rank
+bool fr_coll_team_has_lost(const struct fr_coll_team *team, int rank)
+{
+    return is_gone(team, rank) || (team->segment && fr_coll_segment_is_broken(team->segment, rank));
+}
+
+void fr_coll_team_say_lost(const struct fr_coll_team *team, int rank, const char *call)
+{
+    if (is_gone(team, rank))
+        fr_error("%s: rank %d of the communicator is gone", call, rank);
+    else
+        fr_error("%s: rank %d of the communicator has failed", call, rank);
+}
+
+void fr_coll_team_break(struct fr_coll_team *team)
+{
+    team->broken = true;
+    if (team->segment)
+        fr_coll_segment_break(team->segment);
+}
+
+// Returns a rank that is waited for, preferably one that is known not to come; -1 for none. A rank
 // that is not done with an earlier round has not posted for this one either.
-static int find_late(const struct fr_coll_team *team, uint64_t round, bool *gone)
+static int find_late(const struct fr_coll_team *team, uint64_t round, bool *lost)
 {
     int late = -1;
-    for (int rank = 0; rank < team->size && !*gone; rank++) {
+    *lost = false;
+    for (int rank = 0; rank < team->size && !*lost; rank++) {
         if (rank == team->rank || has_posted(team, rank, round))
             continue;
-        *gone = !is_alive(team, rank);
-        late = *gone || late < 0 ? rank : late;
+        *lost = fr_coll_team_has_lost(team, rank);
+        late = *lost || late < 0 ? rank : late;
     }
     return late;
 }
@@ -51,8 +71,7 @@ static struct fr_coll_meeting end_of(const struct fr_coll_team *team)
     return fr_coll_team_meeting(team, FR_COLL_MEET_END, 0);
 }
 
-// Whether a rank has told the others that the team is broken. Ranks of one host have no need of
-// that: they see whether others live, and nothing else can fail.
+// Whether a rank has told the others that the team is broken. Ranks of one host see that in memory.
 static bool is_given_up(struct fr_coll_team *team, const char *call)
 {
     const struct fr_coll_meeting end = end_of(team);
@@ -67,20 +86,20 @@ static bool is_given_up(struct fr_coll_team *team, const char *call)
 // has declined in it so that others need not post.
 static bool is_quit(struct fr_coll_team *team, uint64_t round)
 {
-    bool gone = false;
-    return fr_coll_team_was_quit(team) && find_late(team, round, &gone) >= 0;
+    bool lost;
+    return fr_coll_team_was_quit(team) && find_late(team, round, &lost) >= 0;
 }
 
 // Judges the wait for the others. Returns false when it is over.
 static bool look_after(struct fr_coll_team *team, struct fr_coll_round *round, uint64_t number)
 {
     char whom[64];
-    bool gone = false;
-    int behind = find_late(team, number, &gone);
+    bool lost;
+    int behind = find_late(team, number, &lost);
     if (behind < 0) // all have come by now
         return true;
-    if (gone) {
-        fr_error("%s: rank %d of the communicator is gone", round->call, behind);
+    if (lost) {
+        fr_coll_team_say_lost(team, behind, round->call);
         return false;
     }
     if (!fr_coll_team_is_awaited(team)) { // the clock begins with a call that waits
@@ -114,7 +133,7 @@ static enum fr_status fail(struct fr_coll_team *team, const struct fr_coll_round
     const struct fr_coll_meeting end = end_of(team);
     if (team->slab && !team->broken)
         fr_coll_team_message_tell(&end);
-    team->broken = true;
+    fr_coll_team_break(team);
     return FR_ERR_MPI;
 }
 

@@ -52,7 +52,8 @@ struct lines {
     struct entry entries[FR_COLL_SEGMENT_DEPTH];
     _Atomic uint64_t done;
     _Atomic bool is_awaited;
-    char rest[LINE_BYTES - 9];
+    _Atomic bool is_broken;
+    char rest[LINE_BYTES - 10];
 };
 _Static_assert(sizeof(struct header) % LINE_BYTES == 0, "the lines are aligned");
 _Static_assert(offsetof(struct lines, done) == LINE_BYTES, "of its own");
@@ -305,6 +306,16 @@ int fr_coll_segment_choose_mover(struct fr_coll_segment *segment, uint64_t round
             return mover;
     }
     return (int)(found % MOVERS) - 1;
+}
+
+void fr_coll_segment_break(struct fr_coll_segment *segment)
+{
+    atomic_store(&segment->lines[segment->rank].is_broken, true);
+}
+
+bool fr_coll_segment_is_broken(const struct fr_coll_segment *segment, int rank)
+{
+    return atomic_load(&segment->lines[rank].is_broken);
 }
 
 void fr_coll_segment_await(struct fr_coll_segment *segment, bool is_awaited)

@@ -20,6 +20,14 @@ struct fr_coll_round {
     int64_t looked_ns;   // how long the wait had lasted at the last check, one a second
 };
 
+// Returns whether a rank is known to come to no operation any more. The second function logs why.
+bool fr_coll_team_has_lost(const struct fr_coll_team *team, int rank);
+void fr_coll_team_say_lost(const struct fr_coll_team *team, int rank, const char *call);
+
+// Breaks the team: this rank comes to no operation any more. Ranks of one host that wait for it
+// find that out.
+void fr_coll_team_break(struct fr_coll_team *team);
+
 // Posts for the team's next round. Without room it posts nothing, round->number stays 0, and the
 // caller calls again. round->done says whether the post's move was made. If so, the next round has
 // been posted too, marked.

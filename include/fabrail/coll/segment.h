@@ -74,6 +74,10 @@ bool fr_coll_segment_has_all(struct fr_coll_segment *segment, uint64_t round);
 // all.
 int fr_coll_segment_choose_mover(struct fr_coll_segment *segment, uint64_t round, int mover);
 
+// Says that this rank has failed and posts for no round any more.
+void fr_coll_segment_break(struct fr_coll_segment *segment);
+bool fr_coll_segment_is_broken(const struct fr_coll_segment *segment, int rank);
+
 // Says whether a call of this rank waits, and so goes on at once when others have posted.
 void fr_coll_segment_await(struct fr_coll_segment *segment, bool is_awaited);
 
