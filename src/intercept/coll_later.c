@@ -8,26 +8,15 @@
 
 #include <stdlib.h>
 
-// Tells the team that a call waits for the operation, until that is over.
-static void await(struct fr_intercept_later *later, bool awaits)
-{
-    if (awaits == later->is_awaited)
-        return;
-    later->is_awaited = awaits;
-    atomic_fetch_add_explicit(&later->team->later.awaited, awaits ? 1 : -1u, memory_order_relaxed);
-}
-
 // Goes on with the task, and ends the operation when that is over.
 static bool advance(struct fr_request_op *op)
 {
     struct fr_intercept_later *later = op->schedule->own;
-    if (!atomic_load(&later->queued.over)) {
-        await(later, op->schedule->is_awaited);
+    if (!atomic_load(&later->queued.over))
         fr_coll_queue_progress();
-    }
     if (!atomic_load(&later->queued.over))
         return false;
-    await(later, false);
+    fr_request_schedule_await(op->schedule, false);
     fr_coll_host_end(later->team, later->host);
     enum fr_status status = later->kind->end(later);
     if (status != FR_OK)
@@ -83,7 +72,9 @@ static void release(void *own)
 {
     struct fr_intercept_later *later = own;
     struct fr_coll_team *clone = later->op->persistent ? later->team : NULL;
-    await(later, false);
+    fr_request_schedule_await(later->op->schedule, false);
+    if (clone)
+        fr_coll_queue_close(clone);
     fr_coll_host_end(later->team, later->host);
     free(later);
     fr_coll_team_clone_free(clone);
@@ -99,6 +90,7 @@ static enum fr_status attach(struct fr_intercept_later *later)
     if (status != FR_OK)
         return status;
     op->schedule->own = later;
+    op->schedule->awaited = &later->team->later.awaited;
     op->schedule->advance = advance;
     op->schedule->release = release;
     return op->persistent && later->kind->reads_args

@@ -40,7 +40,6 @@ struct fr_intercept_later {
     struct fr_coll_queued queued;
     struct fr_coll_host *host; // does it where some rank cannot take part in a task
     bool is_by_cpus;           // `host` has begun
-    bool is_awaited;           // counts among the team's operations for which a call waits
 };
 
 // Begins an operation as a task of the team, or makes a persistent one, whose ranks wait for each

@@ -48,6 +48,9 @@ static bool step(struct fr_request_op *op)
     is_inside = true;
     bool over = fr_request_schedule_step(op);
     is_inside = was_inside;
+    // The memory of freed operations is the program's once one that began later is complete.
+    if (over && fr_request_any_freed())
+        fr_request_advance_all();
     fr_core_lock(&lock);
     op->schedule->is_in_hand = false;
     if (over) {
@@ -59,9 +62,6 @@ static bool step(struct fr_request_op *op)
         return false;
     atomic_fetch_sub(&count, 1);
     fr_request_expect(is_quiet ? 0 : -1);
-    // The memory of freed operations is the program's once one that began later is complete.
-    if (fr_request_any_freed())
-        fr_request_advance_all();
     return true;
 }
 

@@ -31,7 +31,7 @@ static void await(const struct fr_request_set *set, bool awaits)
 {
     for (size_t i = 0; i < set->count; i++) {
         if (set->deferred[i] && set->deferred[i]->schedule)
-            set->deferred[i]->schedule->is_awaited = awaits;
+            fr_request_schedule_await(set->deferred[i]->schedule, awaits);
     }
 }
 

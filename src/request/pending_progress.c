@@ -171,7 +171,7 @@ void fr_request_wait_over(struct fr_request_op *op)
 {
     struct fr_wait wait = begin_wait(op);
     if (op->schedule)
-        op->schedule->is_awaited = true;
+        fr_request_schedule_await(op->schedule, true);
     while (!fr_request_is_over(op)) {
         if (!fr_wait_step(&wait))
             continue;

@@ -138,16 +138,17 @@ int fr_request_schedule_start(struct fr_request_op *op)
 {
     struct fr_request_schedule *schedule = op->schedule;
     schedule->count = 0;
-    schedule->complete = false;
-    schedule->is_awaited = false;
+    fr_request_schedule_await(schedule, false);
     schedule->error = fr_abi_mpi.SUCCESS;
     int rc = fr_abi_mpi.SUCCESS;
     if (op->persistent)
         rc = start_receive(schedule);
-    if (rc == fr_abi_mpi.SUCCESS)
+    bool is_begun = rc == fr_abi_mpi.SUCCESS;
+    if (is_begun)
         rc = schedule->start(op);
-    if (schedule->advance)
+    if (is_begun && schedule->advance)
         fr_request_advance_begin(op);
+    schedule->complete = !is_begun;
     if (rc == fr_abi_mpi.SUCCESS)
         return rc;
     // Parts may be under way, so the error is told once more when they are over. It is told now as

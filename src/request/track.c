@@ -211,12 +211,10 @@ static bool freed_is_complete(struct fr_request_op *op, void *status)
 {
     _Alignas(8) char request[8];
     int flag = 1;
-    if (fr_request_is_arriving(op) || (op->send && !fr_request_is_over(op)))
+    if (fr_request_is_arriving(op) || ((op->send || op->schedule) && !fr_request_is_over(op)))
         return false;
     fr_abi_handle_store(request, 0, op->key);
     FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), FR_PTR(status));
-    if (op->schedule)
-        flag = flag && fr_request_is_over(op);
     if (flag && op->persistent)
         FR_MPI(Request_free, FR_PTR(request));
     return flag;
@@ -330,8 +328,11 @@ bool fr_request_free(fr_word *args, int *result)
         return false;
     if (fr_request_posted_claim(request, 1, &receive))
         op = fr_request_posted_promote(receive, false);
-    if (receive && !op)
+    if (receive && !op) {
         fr_request_posted_unclaim(&receive, 1);
+        *result = fr_request_raise(0, 0, fr_abi_mpi.ERR_NO_MEM);
+        return true;
+    }
     if (!op && !fr_request_table_claim(request, 1, &op))
         return false;
     fr_request_table_remove(op);

@@ -30,7 +30,8 @@ struct fr_request_schedule {
     // process itself. NULL without one.
     _Alignas(8) char receive[8];
     _Atomic bool complete;
-    _Atomic bool is_awaited; // a call waits for it
+    _Atomic bool is_awaited;   // a call waits for it
+    _Atomic unsigned *awaited; // counts the schedules for which one waits, or NULL
     bool is_in_hand; // a thread goes on with it; guarded by the lock of advance.c, as the next one
     struct fr_request_op *next; // among those that go on in all calls
     int error;                  // MPI code of the first part that failed
@@ -49,6 +50,13 @@ FR_MUST_CHECK enum fr_status fr_request_schedule_make(struct fr_request_op *op, 
 // have `sends` and `receives` elements. Returns FR_ERR_MPI when MPI fails.
 FR_MUST_CHECK enum fr_status fr_request_schedule_keep_args(struct fr_request_op *op, size_t sends,
                                                            size_t receives);
+
+// Says whether a call waits for the operation.
+static inline void fr_request_schedule_await(struct fr_request_schedule *schedule, bool awaits)
+{
+    if (atomic_exchange(&schedule->is_awaited, awaits) != awaits && schedule->awaited)
+        atomic_fetch_add_explicit(schedule->awaited, awaits ? 1 : -1u, memory_order_relaxed);
+}
 
 // Adds a part. Returns where its request goes.
 void *fr_request_schedule_add(struct fr_request_schedule *schedule);
