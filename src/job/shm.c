@@ -89,6 +89,10 @@ static int open_locked(const char *name, int flags)
     for (unsigned tries = 0; tries < MOST_TRIES; tries++) {
         struct stat status;
         int file = open(name, flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (file < 0 && errno == EEXIST && tries > 0) { // this call's own, about to be removed
+            fr_wait_yield();
+            continue;
+        }
         if (file < 0)
             return -1;
         bool is_fit = fstat(file, &status) == 0 && is_own(&status);
@@ -152,6 +156,8 @@ enum fr_status fr_job_shm_map(const struct fr_job_secret *secret, bool create, s
     name_of(secret, name);
     *shm = (struct fr_job_shm){.bytes = bytes, .file = -1};
     int file = create ? create_memory(name, bytes) : attach_memory(name, bytes);
+    if (file < 0 && !create && errno == ENOENT) // taken away by the process that made it
+        return FR_ERR_NOT_FOUND;
     if (file < 0) {
         fr_warn_once("no shared memory with the other processes of this host: %m");
         return errno == ENOSPC || errno == ENOMEM ? FR_ERR_NO_MEMORY

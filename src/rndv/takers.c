@@ -33,8 +33,8 @@ void fr_rndv_takers_open(void)
         any = any || (facts != NULL && facts->takes_rts == FR_JOB_TAKES_LATER);
     }
     atomic_store(&is_held, own != NULL && own->takes_rts == FR_JOB_TAKES_LATER);
-    mark_count = any ? fr_job_size() : 0;
-    marks = any ? calloc((size_t)mark_count, sizeof(*marks)) : NULL;
+    marks = any ? calloc((size_t)fr_job_size(), sizeof(*marks)) : NULL;
+    mark_count = marks ? fr_job_size() : 0;
 }
 
 void fr_rndv_takers_close(void)
