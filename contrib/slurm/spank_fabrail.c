@@ -6,11 +6,13 @@
 //     srun --fabrail=sync=check,report=text ./program
 //
 // A line of plugstack.conf loads it, with the library where that is not the configured one, and
-// with `default=yes` where all steps are to have it but those with --fabrail=off:
+// with `default=yes` where all steps are to have it but those with --fabrail=off, which also takes
+// it out of a preload that the step inherits from its batch script:
 //
 //     optional /usr/lib/fabrail/spank_fabrail.so library=/opt/fabrail/lib/libfabrail.so
 //
-// A preload that a task has stays, behind Fabrail. Nothing here ever fails a step.
+// A preload that a task has stays, behind Fabrail. Slurm runs task prologs after this: one that
+// exports LD_PRELOAD replaces it. Nothing here ever fails a step.
 #include <slurm/spank.h>
 
 #include <ctype.h>
@@ -29,7 +31,7 @@ SPANK_PLUGIN(fabrail, 1)
 #endif
 static const char *library = FR_LIBRARY;
 static char settings[MOST_BYTES]; // of the option
-static int asked, by_default;
+static int asked, by_default, refused;
 
 // Notes the option, where it is given and, in tasks, as Slurm hands it on.
 static int take_option(int value, const char *text, int remote)
@@ -37,6 +39,7 @@ static int take_option(int value, const char *text, int remote)
     (void)value;
     (void)remote;
     asked = text == NULL || strcmp(text, "off") != 0;
+    refused = !asked;
     by_default = 0;
     if (text != NULL && asked)
         snprintf(settings, sizeof(settings), "%s", text);
@@ -105,12 +108,33 @@ static void set_all(spank_t spank)
         set_one(spank, one);
 }
 
-// Called in each task, after the task prolog and before the program.
+// Takes the library out of the task's preload.
+static void take_out(spank_t spank)
+{
+    char older[MOST_BYTES], preload[MOST_BYTES] = "";
+    size_t used = 0;
+    if (spank_getenv(spank, "LD_PRELOAD", older, sizeof(older)) != ESPANK_SUCCESS)
+        return;
+    for (char *next = older; next != NULL;) {
+        char *part = strsep(&next, ": ");
+        if (*part != '\0' && strcmp(part, library) != 0)
+            used += (size_t)snprintf(preload + used, sizeof(preload) - used, "%s%s",
+                                     used > 0 ? ":" : "", part);
+    }
+    if (used == 0)
+        spank_unsetenv(spank, "LD_PRELOAD");
+    else
+        spank_setenv(spank, "LD_PRELOAD", preload, 1);
+}
+
+// Called in each task, before its prologs and the program.
 int slurm_spank_task_init(spank_t spank, int count, char **arguments)
 {
     char preload[MOST_BYTES], older[MOST_BYTES] = "";
     (void)count;
     (void)arguments;
+    if (refused)
+        take_out(spank);
     if (!asked && !by_default)
         return ESPANK_SUCCESS;
     if (access(library, R_OK) != 0) {
