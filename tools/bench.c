@@ -253,16 +253,18 @@ static bool compose(const struct bench *bench, const struct test *test,
     struct fr_words words = {.list = NULL}, settings = {.list = NULL};
     if (!test->mpi) {
         compose_alone(bench, test, program, with, command);
-        return !command->failed;
+        return !command->failed || fr_tool_complain("no memory");
     }
     compose_ranks(bench, test, mpi, program, &words);
     fr_words_add(&settings, "LD_PRELOAD=%s", with ? bench->library : "");
     fr_words_add(&settings, "BENCH_ROWS=1");
     for (size_t i = 0; i < FR_ARRAY_LENGTH(test->settings) && test->settings[i] != NULL; i++)
         fr_words_add(&settings, "%s", test->settings[i]);
-    bool good = !words.failed && !settings.failed &&
-                fr_launch_compose(mpi->launcher.family, (int)words.count, words.list, settings.list,
-                                  command);
+    bool good = !words.failed && !settings.failed;
+    if (!good)
+        fr_tool_complain("no memory");
+    good = good && fr_launch_compose(mpi->launcher.family, (int)words.count, words.list,
+                                     settings.list, command);
     fr_words_free(&words);
     fr_words_free(&settings);
     return good;
@@ -302,7 +304,7 @@ static bool run_once(struct bench *bench, const struct test *test, const struct 
     snprintf(like.test, sizeof(like.test), "%s", test->name);
     snprintf(like.mpi, sizeof(like.mpi), "%.47s", mpi != NULL ? mpi->launcher.version : "");
     if (!compose(bench, test, mpi, program, with, &command))
-        return fr_tool_complain("no memory");
+        return false;
     fr_child_run(command.list, assignments, bench->timeout_s, &result);
     fr_words_free(&command);
     bool good =

@@ -144,14 +144,14 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
 }
 
 // Collectives in which the ranks move the bytes by themselves.
-static bool is_served(const struct fr_explain_facts *facts, enum fr_fn fn)
+static bool is_served(const struct fr_explain_facts *facts, enum fr_fn fn, size_t bytes)
 {
     bool in_reach =
         is_in_reach(facts) || (facts->place == FR_PLACE_CLIQUE && facts->fabric_memory &&
                                fr_core_settings()->fabric != FR_FABRIC_OFF);
     bool here = facts->place == FR_PLACE_HOST || facts->place == FR_PLACE_GPU;
     return in_reach && fr_intercept_nvlink_serves(fn) &&
-           (!is_nonblocking(fn) || (is_reduction(fn) && here)) &&
+           (!is_nonblocking(fn) || (here && fr_policy_is_worth_task((int64_t)bytes))) &&
            (fr_core_settings()->paths & FR_PATH_BIT_PEER);
 }
 
@@ -243,7 +243,7 @@ static bool has_buffer(enum fr_fn fn)
 }
 
 // What the library would say, were all ranks to make this call in one place.
-static const char *staged_because(const struct fr_explain_facts *facts, enum fr_fn fn,
+static const char *staged_because(const struct fr_explain_facts *facts, enum fr_fn fn, size_t bytes,
                                   const char *reason)
 {
     bool nonblocking_reduction = is_reduction(fn) && is_nonblocking(fn);
@@ -252,8 +252,11 @@ static const char *staged_because(const struct fr_explain_facts *facts, enum fr_
         return reason;
     if (!(fr_core_settings()->paths & FR_PATH_BIT_PEER))
         return "FABRAIL_PATHS excludes peer";
-    return nonblocking_reduction ? "such reductions go over NVLink on one host alone"
-                                 : "no NVLink joins the GPUs of all ranks";
+    if (!nonblocking_reduction)
+        return "no NVLink joins the GPUs of all ranks";
+    return is_in_reach(facts) && !fr_policy_is_worth_task((int64_t)bytes)
+               ? "the vector is too short for a task"
+               : "such reductions go over NVLink on one host alone";
 }
 
 struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum fr_fn fn,
@@ -276,7 +279,7 @@ struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum f
     if (on_device && fr_abi_rows[fn].class == FR_CLASS_RMA && !facts->gpu_aware &&
         (paths & FR_PATH_BIT_PEER))
         return explain_access(facts, fn, kind);
-    if (on_device && is_served(facts, fn))
+    if (on_device && is_served(facts, fn, bytes))
         return explain_collective(facts, fn, bytes);
     // Host memory on one host is the MPI library's, whatever the setting says.
     bool for_rails = !on_device && fr_core_settings()->rail_host && is_between_hosts(facts);
@@ -285,6 +288,7 @@ struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum f
         (paths & needed) == needed)
         return explain_message(facts, fn, kind, bytes);
     if (local.path == FR_PATH_HOST && !facts->gpu_aware)
-        return answer(fr_policy_path_name(local.path), "", staged_because(facts, fn, local.reason));
+        return answer(fr_policy_path_name(local.path), "",
+                      staged_because(facts, fn, bytes, local.reason));
     return answer(fr_policy_path_name(local.path), "", local.reason);
 }

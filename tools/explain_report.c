@@ -75,18 +75,13 @@ static void print_job(const struct fr_job *job, enum fr_explain_place place)
     print_advice(job);
 }
 
-static bool is_detailed(const struct fr_job *job, const char *name)
-{
-    return job->detailed || fr_tool_complain("%s sums up a job; name the files of its ranks", name);
-}
-
 bool fr_explain_reports(int count, char *const *names, enum fr_explain_place place)
 {
     struct fr_job job = {.size = -1};
     bool done = true;
     for (int i = 0; i < count && done; i++)
         done = fr_tools_job_read(&job, names[i]);
-    done = done && is_detailed(&job, names[0]) && fr_tools_job_finish(&job);
+    done = done && fr_tools_job_is_detailed(&job, names[0]) && fr_tools_job_finish(&job);
     if (done)
         print_job(&job, place);
     fr_tools_job_free(&job);

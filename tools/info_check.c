@@ -64,17 +64,18 @@ static int check_gpus(const struct fr_info_gpus *gpus)
                     "nvidia-smi, and in containers --gpus all");
     const struct fr_info_try *handles = gpus->gpus[0].handles;
     int found = 0;
-    if (strstr(handles[FR_INFO_FABRIC].why_not, "IMEX"))
+    // Only NVLink to other hosts, or an MPI that has it, takes the channel.
+    if (gpus->gpus[0].clique.valid && strstr(handles[FR_INFO_FABRIC].why_not, "IMEX"))
         found += tell(handles[FR_INFO_FABRIC].why_not,
                       "no NVLink between hosts, and no fabric-allocated memory",
-                      "sudo nvidia-modprobe -c 0; in containers "
+                      "option NVreg_CreateImexChannel0=1 of the module nvidia; in containers "
                       "--device /dev/nvidia-caps-imex-channels/channel0");
     if (*handles[FR_INFO_IPC].why_not && gpus->count > 1)
         found += tell(handles[FR_INFO_IPC].why_not,
                       "memory of cudaMalloc is staged through a workspace between ranks",
                       "run the ranks of a host in one container, with --ipc=host");
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    if (visible && gpus->count == 1)
+    if (visible && gpus->count == 1 && !getenv("SLURM_PROCID"))
         found += tell("CUDA_VISIBLE_DEVICES shows one GPU",
                       "ranks that inherit it share that GPU, by slices of time",
                       "unset CUDA_VISIBLE_DEVICES, and choose by the rank on the host");

@@ -18,6 +18,7 @@ enum { START_SECONDS = 30, GPU_SUPPORT_CUDA = 0 };
 // What the rank prints, a line each.
 #define SAYS_LIBRARY "fabrail-probe library "
 #define SAYS_AWARE   "fabrail-probe gpu-aware "
+#define SAYS_REPORT  "info: report: " // printed by the library itself
 
 // Names of libraries by family, newest first. Debian's MPICH has one of its own.
 static const char *const openmpi_names[] = {"libmpi.so.40", "libmpi.so.20", "libmpi.so", NULL};
@@ -75,10 +76,11 @@ static void add_libraries(const struct fr_launcher *launcher, struct fr_words *w
         fr_words_add(words, "%s", *name);
 }
 
-static bool compose(const struct fr_launcher *launcher, const char *library, const char *report,
+static bool compose(const struct fr_launcher *launcher, const char *library,
                     struct fr_words *command)
 {
-    char own[FR_FILE_NAME_BYTES], preload[FR_FILE_NAME_BYTES + 16], report_to[FR_FILE_NAME_BYTES];
+    char own[FR_FILE_NAME_BYTES], preload[FR_FILE_NAME_BYTES + 16];
+    char report_to[] = "FABRAIL_REPORT=text";
     char quiet[] = "FABRAIL_LOG=error", on[] = "FABRAIL_DISABLE=no";
     char passive[] = "FABRAIL_PATHS=pass"; // else Fabrail answers that it takes device pointers
     char traceless[] = "FABRAIL_TRACE=";   // what a job has left under that name stays
@@ -88,7 +90,6 @@ static bool compose(const struct fr_launcher *launcher, const char *library, con
         return false;
     own[length] = '\0';
     snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", library);
-    snprintf(report_to, sizeof(report_to), "FABRAIL_REPORT=%s", report);
     char *const assignments[] = {preload, report_to, quiet, on, passive, traceless, NULL};
     fr_words_add(&words, "%s", launcher->path);
     fr_words_add(&words, "-n");
@@ -123,7 +124,7 @@ static void find_last_line(const char *output, char *text, size_t room)
     }
 }
 
-static void judge(const struct fr_child_result *result, const char *report, struct fr_info_mpi *mpi)
+static void judge(const struct fr_child_result *result, struct fr_info_mpi *mpi)
 {
     char answer[16] = "";
     mpi->started = result->status == 0 &&
@@ -131,7 +132,7 @@ static void judge(const struct fr_child_result *result, const char *report, stru
     if (find_line(result->output, SAYS_AWARE, answer, sizeof(answer)))
         mpi->gpu_aware = strcmp(answer, "yes") == 0 ? FR_INFO_YES : FR_INFO_NO;
     if (mpi->started)
-        mpi->served = access(report, F_OK) == 0 ? FR_INFO_YES : FR_INFO_NO;
+        mpi->served = strstr(result->output, SAYS_REPORT) ? FR_INFO_YES : FR_INFO_NO;
     else if (result->timed_out)
         snprintf(mpi->problem, sizeof(mpi->problem), "a job of one rank did not end in %d s",
                  START_SECONDS);
@@ -142,24 +143,16 @@ static void judge(const struct fr_child_result *result, const char *report, stru
 // As root too: this program does no harm.
 void fr_info_mpi_ask(struct fr_info_mpi *mpi, const char *library)
 {
-    char folder[] = "/tmp/fabrail-info.XXXXXX", report[64];
     char root[] = "OMPI_ALLOW_RUN_AS_ROOT=1", confirm[] = "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";
     char newer[] = "PRTE_ALLOW_RUN_AS_ROOT=1", sure[] = "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1";
     char *const assignments[] = {root, confirm, newer, sure, NULL};
     struct fr_words command = {.list = NULL};
     struct fr_child_result result = {.output = NULL};
     mpi->gpu_aware = mpi->served = FR_INFO_UNKNOWN;
-    if (mkdtemp(folder) == NULL) {
-        snprintf(mpi->problem, sizeof(mpi->problem), "no file can be made in /tmp");
-        return;
-    }
-    snprintf(report, sizeof(report), "%s/report", folder);
-    if (compose(&mpi->launcher, library, report, &command)) {
+    if (compose(&mpi->launcher, library, &command)) {
         fr_child_run(command.list, assignments, START_SECONDS, &result);
-        judge(&result, report, mpi);
+        judge(&result, mpi);
     }
-    unlink(report);
-    rmdir(folder);
     free(result.output);
     fr_words_free(&command);
 }

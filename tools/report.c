@@ -54,6 +54,8 @@ static bool make_page(char *const *names, size_t count, const char *output, cons
     bool done = !against || (fr_tools_job_read(&other, against) && fr_tools_job_finish(&other));
     for (size_t i = 0; i < count && done; i++)
         done = fr_tools_job_read(&job, names[i]);
+    done = done && (!against || (fr_tools_job_is_detailed(&job, names[0]) &&
+                                 fr_tools_job_is_detailed(&other, against)));
     done = done && fr_tools_job_finish(&job) && put_page(&job, against ? &other : NULL, output);
     fr_tools_job_free(&job);
     fr_tools_job_free(&other);

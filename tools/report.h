@@ -147,6 +147,9 @@ void fr_tools_job_free_sites(struct fr_job *job);
 
 // Sorts, and says whether the ranks fit together.
 bool fr_tools_job_finish(struct fr_job *job);
+
+// Returns whether the files of ranks were read. Complains of a summary alone, in file `name`.
+bool fr_tools_job_is_detailed(const struct fr_job *job, const char *name);
 void fr_tools_job_free(struct fr_job *job);
 void fr_tools_job_sum(const struct fr_job *job,
                       struct fr_tools_job_totals paths[FR_TOOLS_JOB_PATHS]);

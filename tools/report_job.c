@@ -231,3 +231,8 @@ void fr_tools_job_free(struct fr_job *job)
     free(job->mpi);
     free(job->fabric_memory);
 }
+
+bool fr_tools_job_is_detailed(const struct fr_job *job, const char *name)
+{
+    return job->detailed || fr_tool_complain("%s sums up a job; name the files of its ranks", name);
+}

@@ -116,6 +116,8 @@ static bool keep_events(struct merger *merger, size_t index, json_object *events
         return fr_tool_complain("out of memory");
     for (size_t i = 0; i < count; i++) {
         json_object *event = json_object_array_get_idx(events, i);
+        if (!json_object_is_type(event, json_type_object))
+            return fr_tool_complain("%s: event %zu is no object", trace->name, i);
         struct event kept = {.us = time_of(event, &kept.timed)};
         if (kept.timed && kept.us < first_us) {
             merger->lost++;

@@ -114,7 +114,9 @@ static void write_change(FILE *out, uint64_t now, uint64_t before)
 static void write_row(FILE *out, const char *title, enum fr_unit unit, const char *key,
                       uint64_t now, uint64_t before)
 {
-    fprintf(out, "<tr><th scope=\"row\">%s</th><td>", title);
+    fputs("<tr><th scope=\"row\">", out);
+    fr_html_text(out, title);
+    fputs("</th><td>", out);
     fr_html_number(out, unit, now, "compare.%s.here", key);
     fputs("</td><td>", out);
     fr_html_number(out, unit, before, "compare.%s.there", key);

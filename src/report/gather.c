@@ -58,7 +58,7 @@ static void add_sites(struct fr_verdict_rank *own)
                                              places[i].copies_ns + places[i].mpi_ns +
                                              places[i].wait_ns,
                                        .wait_ns = places[i].wait_ns};
-        if (!places[i].site)
+        if (!places[i].site || !sites[i].object[0]) // none, or in code made at run time
             continue;
         fr_core_site_text(sites[i].function, sites[i].object, sites[i].address, site.where);
         snprintf(site.name, sizeof(site.name), "%s", fr_report_place_function(&places[i]));

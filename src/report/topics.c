@@ -70,8 +70,10 @@ static const struct {
          "may be staged in any case: keep communicators, and make none anew for each step."},
     [NONBLOCKING] = {"Nonblocking and persistent reductions staged",
                      "call the blocking form where nothing is done meanwhile",
-                     "The MPI library is not GPU-aware, and over NVLink Fabrail moves reductions "
-                     "in their blocking forms alone: call these where nothing is done meanwhile."},
+                     "The MPI library is not GPU-aware. Over NVLink Fabrail moves these between "
+                     "ranks of one host, from 16 KiB on, by predefined operations on predefined "
+                     "datatypes; blocking forms go that way at any size, and between the hosts "
+                     "of a clique, too: call these where nothing is done meanwhile."},
     [UNAWARE_OTHERS] =
         {"Files, windows and packing staged", "use host memory there, or a GPU-aware MPI library",
          "These functions work on host memory where the MPI library is not GPU-aware. Nothing "
