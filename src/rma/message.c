@@ -116,14 +116,14 @@ static void free_sent(void)
     fr_core_unlock(&lock);
 }
 
-// Begins to receive the next message of a tag. Returns NULL if there is none.
+// Begins to receive the next message of a tag. Returns NULL if there is none. Without memory it
+// stays where it is, since only the thread that is busy here receives these tags.
 static struct fr_rma_message *begin_next(int tag)
 {
     _Alignas(16) char status[STATUS_BYTES];
-    _Alignas(8) char matched[8];
     int flag = 0, bytes = 0;
-    if (FR_MPI(Improbe, (fr_word)fr_abi_mpi.ANY_SOURCE, (fr_word)tag, fr_job_comm(), FR_PTR(&flag),
-               FR_PTR(matched), FR_PTR(status)) != fr_abi_mpi.SUCCESS ||
+    if (FR_MPI(Iprobe, (fr_word)fr_abi_mpi.ANY_SOURCE, (fr_word)tag, fr_job_comm(), FR_PTR(&flag),
+               FR_PTR(status)) != fr_abi_mpi.SUCCESS ||
         !flag)
         return NULL;
     FR_MPI(Get_count, FR_PTR(status), fr_abi_mpi.BYTE, FR_PTR(&bytes));
@@ -131,12 +131,13 @@ static struct fr_rma_message *begin_next(int tag)
         (size_t)bytes < sizeof(struct fr_rma_head) ? sizeof(struct fr_rma_head) : (size_t)bytes;
     struct fr_rma_message *message = fr_rma_message_new(room);
     if (!message) {
-        fr_error("out of memory for a message about a window");
+        fr_warn_once("out of memory for a message about a window");
         return NULL;
     }
     message->from = *(const int *)(void *)(status + fr_abi_mpi.status_source_offset);
     message->bytes = (size_t)bytes;
-    if (FR_MPI(Imrecv, FR_PTR(message->head), (fr_word)bytes, fr_abi_mpi.BYTE, FR_PTR(matched),
+    if (FR_MPI(Irecv, FR_PTR(message->head), (fr_word)bytes, fr_abi_mpi.BYTE,
+               (fr_word)message->from, (fr_word)tag, fr_job_comm(),
                FR_PTR(message->request)) == fr_abi_mpi.SUCCESS)
         return message;
     fr_rma_message_free(message);
