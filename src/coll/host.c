@@ -101,7 +101,8 @@ void *fr_coll_host_chunk(const struct fr_coll_team *team, const struct fr_coll_h
            ((size_t)rank * DEPTH + chunk % DEPTH) * host->chunk_bytes;
 }
 
-bool fr_coll_host_has(const struct fr_coll_host *host, int rank, uint64_t chunk)
+// Whether a rank's data reach into a chunk.
+static bool has_chunk(const struct fr_coll_host *host, int rank, uint64_t chunk)
 {
     return chunk < line_of(host, rank)->chunks;
 }
@@ -257,7 +258,7 @@ static enum fr_status share(const struct fr_coll_team *team, struct fr_coll_host
     if (!host->ops->share || !have_all_attached(team, host) || chunk == count_chunks(team, host))
         return FR_OK;
     for (int rank = 0; rank < team->size; rank++) {
-        if (fr_coll_host_has(host, rank, chunk) && published_by(host, rank) <= chunk)
+        if (has_chunk(host, rank, chunk) && published_by(host, rank) <= chunk)
             return FR_OK;
     }
     enum fr_status status = host->ops->share(team, host, chunk);
@@ -275,7 +276,7 @@ static bool is_ready(const struct fr_coll_team *team, const struct fr_coll_host 
     if (host->ops->share)
         return shared_by(host, rank) > chunk;
     bool needs = rank == team->rank || host->ops->needs(team, host, rank);
-    return !needs || !fr_coll_host_has(host, rank, chunk) || published_by(host, rank) > chunk;
+    return !needs || !has_chunk(host, rank, chunk) || published_by(host, rank) > chunk;
 }
 
 // Goes through the next chunk, if the ranks that this one needs are ready. Its own must be there,

@@ -47,14 +47,12 @@ fr_intercept_coll_buffer_copy_out(const struct fr_intercept_coll_buffer *side);
 
 // Describes the copy to workspace as one plain piece, so that the team's task can make it when it
 // suits. Returns false where there is no workspace or the copy is no plain piece;
-
 // fr_intercept_coll_buffer_copy_in then makes it.
 bool fr_intercept_coll_buffer_plain_in(const struct fr_intercept_coll_buffer *side,
                                        const struct fr_coll_team *team, struct fr_coll_copy *copy);
 
 // Describes the copy out of workspace as one plain piece, so that the team's task can make it when
 // it suits. Returns false where there is no workspace or the copy is no plain piece;
-
 // fr_intercept_coll_buffer_copy_out then makes it.
 bool fr_intercept_coll_buffer_plain_out(const struct fr_intercept_coll_buffer *side,
                                         const struct fr_coll_team *team, struct fr_coll_copy *copy);

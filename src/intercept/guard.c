@@ -26,7 +26,9 @@ bool fr_guard_measure(struct fr_guard_op *guarded)
     return guarded->first >= 0;
 }
 
-struct fr_guard_op *fr_guard_op_new(enum fr_fn fn, const fr_word *args)
+// Makes an operation of a call. Returns NULL if it has no buffers of the driver's, or buffers that
+// are not understood. The memory of a persistent operation counts at its starts.
+static struct fr_guard_op *new_op(enum fr_fn fn, const fr_word *args)
 {
     struct fr_guard_op *guarded = calloc(1, sizeof(*guarded));
     struct fr_request_op *op = guarded ? fr_request_op_new(fn, args) : NULL;
@@ -55,8 +57,7 @@ void fr_guard_op_free(struct fr_guard_op *guarded)
 static bool guard_buffers(enum fr_fn fn, fr_word *args, int *result)
 {
     int request = fr_abi_rows[fn].request;
-    struct fr_guard_op *guarded =
-        fr_intercept_are_host_buffers(fn, args) ? NULL : fr_guard_op_new(fn, args);
+    struct fr_guard_op *guarded = fr_intercept_are_host_buffers(fn, args) ? NULL : new_op(fn, args);
     if (!guarded)
         return handlers[fn](fn, args, result);
     if (!guarded->starts)

@@ -21,10 +21,6 @@ struct fr_guard_op {
     UT_hash_handle hh;
 };
 
-// Makes an operation of a call. Returns NULL if it has no buffers of the driver's, or buffers that
-// are not understood. The memory of a persistent operation counts at its starts. Freed by
-// fr_guard_op_free.
-struct fr_guard_op *fr_guard_op_new(enum fr_fn fn, const fr_word *args);
 void fr_guard_op_free(struct fr_guard_op *guarded);
 
 // Finds out which memory the buffers are. Returns whether the driver knows any of it.

@@ -66,11 +66,6 @@ bool fr_rma_operation_from(uint32_t index, fr_word *operation);
 
 // ---- meetings
 
-// Waits until some ranks of a window have come to the same meeting, which `name` tells from others.
-// `own` is this rank's place among them. Without `ranks` they are the first `count`.
-FR_MUST_CHECK enum fr_status fr_rma_meet(struct fr_rma_window *window, uint64_t name,
-                                         const int *ranks, int count, int own);
-
 // Waits until all ranks of a window have come here.
 FR_MUST_CHECK enum fr_status fr_rma_meet_all(struct fr_rma_window *window);
 

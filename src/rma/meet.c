@@ -95,7 +95,9 @@ static bool has_come(const struct fr_rma_meeting *meeting, unsigned round, uint3
     return come;
 }
 
-enum fr_status fr_rma_meet(struct fr_rma_window *window, uint64_t name, const int *ranks, int count,
+// Waits until some ranks of a window have come to the same meeting, which `name` tells from others.
+// `own` is this rank's place among them. Without `ranks` they are the first `count`.
+static enum fr_status meet(struct fr_rma_window *window, uint64_t name, const int *ranks, int count,
                            int own)
 {
     struct fr_rma_wait wait = fr_rma_wait_begin(&window->words, "a window's rank", -1);
@@ -123,7 +125,7 @@ enum fr_status fr_rma_meet_all(struct fr_rma_window *window)
 {
     if (!window->spans_hosts)
         return fr_rma_words_meet(&window->words);
-    return fr_rma_meet(window, 0, NULL, window->size, window->rank);
+    return meet(window, 0, NULL, window->size, window->rank);
 }
 
 // Lists the ranks of a window that are in a communicator, in the order of the communicator. Returns
@@ -152,7 +154,7 @@ void fr_rma_gate(fr_word comm, int size)
     while (ranks && (window = fr_rma_far_after(window))) {
         int count = list(window, comm, size, ranks, &own);
         if (count > 1)
-            (void)!fr_rma_meet(window, name, ranks, count, own); // which logs a failure
+            (void)!meet(window, name, ranks, count, own); // which logs a failure
         if (count == size)
             break;
     }

@@ -72,10 +72,9 @@ void fr_coll_host_end(const struct fr_coll_team *team, struct fr_coll_host *host
 
 // The functions below are for the kinds.
 
-// Returns a chunk that a rank has published, which fr_coll_host_has says there is.
+// Returns a chunk that a rank has published.
 void *fr_coll_host_chunk(const struct fr_coll_team *team, const struct fr_coll_host *host, int rank,
                          uint64_t chunk);
-bool fr_coll_host_has(const struct fr_coll_host *host, int rank, uint64_t chunk);
 
 // Returns how many elements this rank has in a chunk.
 size_t fr_coll_host_count_in(const struct fr_coll_host *host, uint64_t chunk);
