@@ -40,6 +40,14 @@ EXPORTED spank_err_t spank_setenv(spank_t spank, const char *name, const char *v
     return ESPANK_SUCCESS;
 }
 
+EXPORTED spank_err_t spank_unsetenv(spank_t spank, const char *name)
+{
+    (void)spank;
+    unsetenv(name);
+    printf("no %s\n", name);
+    return ESPANK_SUCCESS;
+}
+
 EXPORTED void slurm_error(const char *format, ...)
 {
     va_list list;
