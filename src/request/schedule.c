@@ -143,12 +143,12 @@ int fr_request_schedule_start(struct fr_request_op *op)
     int rc = fr_abi_mpi.SUCCESS;
     if (op->persistent)
         rc = start_receive(schedule);
-    bool is_begun = rc == fr_abi_mpi.SUCCESS;
-    if (is_begun)
+    schedule->complete = rc != fr_abi_mpi.SUCCESS; // then there is nothing to go on with
+    if (rc == fr_abi_mpi.SUCCESS) {
         rc = schedule->start(op);
-    if (is_begun && schedule->advance)
-        fr_request_advance_begin(op);
-    schedule->complete = !is_begun;
+        if (schedule->advance)
+            fr_request_advance_begin(op); // another thread may complete it from here on
+    }
     if (rc == fr_abi_mpi.SUCCESS)
         return rc;
     // Parts may be under way, so the error is told once more when they are over. It is told now as

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The start of a schedule. Another thread may complete it as soon as it is among those that go on
+// in all calls. One whose request MPI does not start is over, with an error.
+#include "config.h"
+
+#include "fabrail/job.h"
+#include "fabrail/request/schedule.h"
+#include "fabrail/rndv/progress.h"
+#include "request/table.h"
+
+#include "check.h"
+
+#include <string.h>
+
+enum { SUCCESS = 0, FAILURE = 16 };
+
+struct fr_abi_personality fr_abi_mpi = {.handle_bytes = 8, .SUCCESS = SUCCESS};
+struct fr_abi_handles fr_abi_named_types[2];
+
+static int begun, started, raised, answer;
+
+int fr_abi_call(enum fr_fn fn, const fr_word *args)
+{
+    (void)args;
+    CHECK(fn == FR_FN_MPI_Start);
+    return answer;
+}
+
+void fr_request_advance_begin(struct fr_request_op *op)
+{
+    begun++;
+    op->schedule->complete = true; // by another thread
+}
+
+bool fr_request_advance(struct fr_request_op *op)
+{
+    return op->schedule->complete;
+}
+
+int fr_request_raise(char kind, fr_word object, int code)
+{
+    (void)kind;
+    (void)object;
+    raised = code;
+    return code;
+}
+
+static int start(struct fr_request_op *op)
+{
+    CHECK(!op->schedule->complete, "it may be looked at from here on");
+    started++;
+    return SUCCESS;
+}
+
+static bool advance(struct fr_request_op *op)
+{
+    (void)op;
+    return false;
+}
+
+static void test(bool persistent, int code, int starts)
+{
+    struct fr_request_op op = {.persistent = persistent, .active = true};
+    begun = started = raised = 0;
+    answer = code;
+    CHECK(fr_request_schedule_make(&op, 1, start) == FR_OK);
+    op.schedule->advance = advance;
+    op.schedule->complete = true; // since an earlier start
+    CHECK(fr_request_schedule_start(&op) == SUCCESS);
+    CHECK(started == starts && begun == starts && raised == code, "%d %d %d", started, begun,
+          raised);
+    CHECK(fr_request_schedule_poll(&op) && op.schedule->error == code);
+    free(op.schedule);
+}
+
+// ---- not called
+
+enum fr_abi_family fr_abi_family_of(fr_word type)
+{
+    (void)type;
+    return FR_FAMILY_NONE;
+}
+
+fr_word fr_job_comm(void)
+{
+    return 0;
+}
+
+int fr_job_rank(void)
+{
+    return 0;
+}
+
+void fr_request_advance_all(void)
+{
+}
+
+bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
+{
+    (void)fn;
+    (void)args;
+    (void)result;
+    return false;
+}
+
+void *fr_request_op_carve(struct fr_request_op *op, size_t bytes)
+{
+    (void)op;
+    (void)bytes;
+    return NULL;
+}
+
+enum fr_status fr_request_op_reserve(struct fr_request_op *op, size_t bytes)
+{
+    (void)op;
+    (void)bytes;
+    return FR_OK;
+}
+
+void fr_request_op_free(struct fr_request_op *op)
+{
+    (void)op;
+}
+
+size_t fr_request_receive_early(void)
+{
+    return 0;
+}
+
+void fr_request_set_size(void *status, uint64_t bytes)
+{
+    (void)status;
+    (void)bytes;
+}
+
+void fr_request_table_add(struct fr_request_op *op, fr_word key)
+{
+    (void)op;
+    (void)key;
+}
+
+void fr_rndv_progress(const struct fr_device_range *user)
+{
+    (void)user;
+}
+
+int main(void)
+{
+    test(false, SUCCESS, 1);
+    test(true, SUCCESS, 1);
+    test(true, FAILURE, 0);
+    return check_result();
+}
