@@ -40,6 +40,8 @@ static bool take_in_hand(struct fr_request_op *op) FR_REQUIRES(lock)
     return true;
 }
 
+static void step_all(void);
+
 // Goes on with a schedule in hand. Once it is complete, its owner may free it at any time.
 static bool step(struct fr_request_op *op)
 {
@@ -47,10 +49,10 @@ static bool step(struct fr_request_op *op)
     bool was_inside = is_inside;
     is_inside = true;
     bool over = fr_request_schedule_step(op);
-    is_inside = was_inside;
     // The memory of freed operations is the program's once one that began later is complete.
-    if (over && fr_request_any_freed())
-        fr_request_advance_all();
+    if (over && !was_inside && fr_request_any_freed())
+        step_all();
+    is_inside = was_inside;
     fr_core_lock(&lock);
     op->schedule->is_in_hand = false;
     if (over) {
@@ -87,13 +89,17 @@ static struct fr_request_op *take_at(size_t place)
     return op;
 }
 
-void fr_request_advance_all(void)
+static void step_all(void)
 {
-    if (FR_LIKELY(atomic_load_explicit(&count, memory_order_relaxed) == 0) || is_inside)
-        return;
     struct fr_request_op *op;
     for (size_t place = 0; (op = take_at(place));)
         place += !step(op);
+}
+
+void fr_request_advance_all(void)
+{
+    if (FR_UNLIKELY(atomic_load_explicit(&count, memory_order_relaxed) != 0) && !is_inside)
+        step_all();
 }
 
 void fr_request_progress(void)

@@ -14,7 +14,7 @@ enum { OPS = 6, STEPS = 4 };
 static struct fr_request_op ops[OPS];
 static struct fr_request_schedule schedules[OPS];
 static int left[OPS], expected, steps;
-_Atomic size_t fr_request_freed_count; // none was freed
+_Atomic size_t fr_request_freed_count;
 
 void fr_request_expect(int count)
 {
@@ -93,8 +93,23 @@ static void test_all(void)
         CHECK(schedules[i].complete && !fr_request_advances_on((fr_word)i));
 }
 
+// The memory of freed operations is the program's once one that began later is complete.
+static void test_freed(void)
+{
+    for (int i = 0; i < OPS; i++)
+        begin(i, false);
+    for (int i = 0; i < OPS; i++)
+        left[i] = 1;
+    fr_request_freed_count = OPS - 1;
+    CHECK(fr_request_advance(&ops[OPS - 1]));
+    for (int i = 0; i < OPS; i++)
+        CHECK(schedules[i].complete, "%d", i);
+    fr_request_freed_count = 0;
+}
+
 int main(void)
 {
+    test_freed();
     test_looks();
     test_all();
     return check_result();
