@@ -42,6 +42,8 @@ static void pass_on(const char *name, void *_Atomic *next, const int *win, const
     void *found = atomic_load_explicit(next, memory_order_relaxed);
     if (!found)
         found = fr_core_dlsym(RTLD_NEXT, name);
+    if (!found) // the binding belongs to a plugin, and is in no search scope
+        found = fr_abi_find_loaded(name);
     atomic_store_explicit(next, found, memory_order_relaxed);
     if (found)
         ((get_attr *)found)(win, keyval, value, flag, error);

@@ -4,10 +4,6 @@
 
 #include "rma/rma_int.h"
 
-#include "fabrail/core/object.h"
-
-#include <dlfcn.h>
-
 _Atomic unsigned fr_rma_window_count;
 
 // A window is bound once all ranks have agreed on it, so the table needs no memory for that.
@@ -25,7 +21,7 @@ static size_t place_of(fr_word win)
 static int fortran_of(fr_word win)
 {
     int (*convert)(fr_word) = NULL;
-    *(void **)&convert = fr_core_dlsym(RTLD_DEFAULT, "PMPI_Win_c2f");
+    *(void **)&convert = fr_abi_find_loaded("PMPI_Win_c2f");
     return convert ? convert(win) : (int)win;
 }
 
