@@ -267,22 +267,31 @@ static void waits(void)
     memory_free(&memory);
 }
 
-static void part(void)
+// Makes a window of ranks 0 and 1 over two numbers each, which are zeros. Other ranks get the null
+// window.
+static MPI_Win make_of_two(struct memory *memory)
 {
     int zeros[2] = {0};
     MPI_Win win = MPI_WIN_NULL;
     MPI_Comm some;
     memory_start(rank);
-    struct memory memory = memory_new(MEMORY_DEVICE, sizeof(zeros));
-    memory_write(&memory, 0, zeros, sizeof(zeros));
+    *memory = memory_new(MEMORY_DEVICE, sizeof(zeros));
+    memory_write(memory, 0, zeros, sizeof(zeros));
     MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, 0, &some);
-    if (rank < 2)
-        MPI_Win_create(memory.address, sizeof(zeros), sizeof(int), MPI_INFO_NULL, some, &win);
-    meet_in_each_way(win, &memory, 1);
     if (rank < 2) {
-        MPI_Win_free(&win);
+        MPI_Win_create(memory->address, sizeof(zeros), sizeof(int), MPI_INFO_NULL, some, &win);
         MPI_Comm_free(&some);
     }
+    return win;
+}
+
+static void part(void)
+{
+    struct memory memory;
+    MPI_Win win = make_of_two(&memory);
+    meet_in_each_way(win, &memory, 1);
+    if (rank < 2)
+        MPI_Win_free(&win);
     memory_free(&memory);
 }
 
@@ -322,17 +331,10 @@ static void meet_without_window(int way, MPI_Comm comm, MPI_Win host)
 static void chain(void)
 {
     enum { CHAINS = 3 };
-    int found[2] = {0}, word = 0, origin = 1, other = 2;
-    MPI_Win win = MPI_WIN_NULL, host = MPI_WIN_NULL;
+    int word = 0, origin = 1, other = 2;
+    struct memory memory;
+    MPI_Win win = make_of_two(&memory), host = MPI_WIN_NULL;
     MPI_Comm some;
-    memory_start(rank);
-    struct memory memory = memory_new(MEMORY_DEVICE, sizeof(found));
-    memory_write(&memory, 0, found, sizeof(found));
-    MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, 0, &some);
-    if (rank < 2)
-        MPI_Win_create(memory.address, sizeof(found), sizeof(int), MPI_INFO_NULL, some, &win);
-    if (rank < 2)
-        MPI_Comm_free(&some);
     MPI_Comm_split(MPI_COMM_WORLD, rank == origin ? MPI_UNDEFINED : 0, 0, &some);
     if (rank != origin)
         MPI_Win_create(&word, sizeof(word), 1, MPI_INFO_NULL, some, &host);
