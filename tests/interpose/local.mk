@@ -7,7 +7,7 @@ fr_interpose_sources = tests/interpose/refusal.c tests/interpose/exchange.c \
     tests/interpose/profiler.c tests/interpose/profiled.c tests/interpose/opener.c \
     tests/interpose/aware.c tests/interpose/bound.c tests/interpose/constructed.c \
     tests/interpose/loads.c tests/interpose/hostrecv.c tests/interpose/tool.c \
-    tests/interpose/wrapping.c
+    tests/interpose/wrapping.c tests/interpose/fortran_plugin.F90
 fr_interpose_headers = tests/interpose/exchange.h tests/programs/memory.h
 EXTRA_DIST += $(fr_interpose_tests) $(fr_interpose_sources) tests/interpose/tap.sh tests/interpose/passes.list \
     tests/interpose/exchange.h tests/interpose/bound.h tests/interpose/fakempi.c tests/interpose/fakempi.h \
@@ -28,7 +28,9 @@ fr_interpose_tool = $(MPI_FLAVOURS:%=tests/interpose/libtool-%.so)
 fr_interpose_receives = $(MPI_FLAVOURS:%=tests/interpose/libreceives-%.so)
 fr_interpose_wrapping = $(patsubst %,tests/interpose/libwrap_%.so,dlsym libc dlopen malloc rest)
 fr_interpose_plugin = $(MPI_FLAVOURS:%=tests/interpose/plugin-%.so)
-fr_interpose_built = $(fr_interpose_refusal) $(fr_interpose_aware) $(fr_interpose_object) \
+# Open MPI 4 makes no windows in a scope of its own, without Fabrail too.
+fr_interpose_fortran = $(foreach flavour,$(filter mpich,$(MPI_FLAVOURS)),$(if $(fr_mpifc_$(flavour)),tests/interpose/fortran_plugin-$(flavour).so))
+fr_interpose_built = $(fr_interpose_fortran) $(fr_interpose_refusal) $(fr_interpose_aware) $(fr_interpose_object) \
     $(fr_interpose_library) $(fr_interpose_profiler) $(fr_interpose_plugin) \
     $(fr_interpose_bound) $(fr_interpose_layered) $(fr_interpose_loads) \
     $(fr_interpose_hostrecv) $(fr_interpose_tooled) $(fr_interpose_tool) $(fr_interpose_receives) $(fr_interpose_wrapping) \
@@ -60,6 +62,8 @@ $(fr_interpose_library): tests/interpose/profiled_library-%: \
 $(fr_interpose_plugin): tests/interpose/plugin-%.so: \
     tests/interpose/exchange.c tests/programs/memory.c $(fr_interpose_headers)
 	$(fr_program_cc) -fPIC -shared $(filter %.c,$^) -ldl
+$(fr_interpose_fortran): tests/interpose/fortran_plugin-%.so: tests/interpose/fortran_plugin.F90
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpifc_$*) -O1 -fPIC -shared -o $@ $<
 fr_interpose_bound_from = tests/interpose/bound.c tests/interpose/exchange.c tests/programs/memory-%.o \
     tests/interpose/bound.h $(fr_interpose_headers)
 $(fr_interpose_bound): tests/interpose/bound-%: $(fr_interpose_bound_from)
