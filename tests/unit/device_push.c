@@ -324,6 +324,58 @@ static void test_threads(CUcontext context, enum fr_device_engine engine)
     side_destroy(&source);
 }
 
+static CUresult know_no_id(CUcontext context, unsigned long long *id)
+{
+    (void)context;
+    (void)id;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+struct begun {
+    CUcontext context;
+    struct fr_device_push_piece piece;
+    struct fr_device_work work;
+};
+
+static void *begin_push(void *cookie)
+{
+    struct begun *begun = cookie;
+    CU(cuCtxSetCurrent(begun->context));
+    fr_device_push_begin(&range, &begun->piece, 1, FR_ENGINE_CE, 0, &begun->work);
+    return NULL;
+}
+
+// One thread begins a push, and another ends it. Contexts have no ids, as with drivers before CUDA
+// 12. The result is read by a stream that waits for no other.
+static void test_moved(CUcontext context)
+{
+    enum { BYTES = 100000 };
+    pthread_t thread;
+    CUstream stream;
+    struct begun begun = {.context = context};
+    __typeof__(fr_cu.cuCtxGetId) tell_id = fr_cu.cuCtxGetId;
+    if (!side_create(&source, FR_KIND_MALLOC, 0) || !side_create(&target, FR_KIND_MALLOC, 0))
+        return;
+    refresh(7, SPACE);
+    begun.piece = (struct fr_device_push_piece){.dst = (uintptr_t)target.memory.address,
+                                                .src = (uintptr_t)source.memory.address,
+                                                .bytes = BYTES};
+    fr_cu.cuCtxGetId = know_no_id;
+    CHECK(pthread_create(&thread, NULL, begin_push, &begun) == 0);
+    pthread_join(thread, NULL);
+    while (!fr_device_work_is_over(&begun.work))
+        ;
+    CHECK(fr_device_work_end(&begun.work) == FR_OK);
+    CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CU(cuMemcpyDtoHAsync(read_back, (CUdeviceptr)target.memory.address, BYTES, stream));
+    CU(cuStreamSynchronize(stream));
+    CU(cuStreamDestroy(stream));
+    CHECK(memcmp(read_back, source.bytes, BYTES) == 0, "a push that another thread ends");
+    fr_cu.cuCtxGetId = tell_id;
+    side_destroy(&target);
+    side_destroy(&source);
+}
+
 // Contexts that come and go, at one address or several, with the kernels loaded in each.
 static void test_contexts(CUcontext primary)
 {
@@ -474,6 +526,7 @@ int main(void)
         test_other_device((enum fr_device_engine)engine);
         test_threads(context, (enum fr_device_engine)engine);
     }
+    test_moved(context);
     test_contexts(context);
     free(read_back);
     fr_device_release();

@@ -118,7 +118,8 @@ FR_MUST_CHECK enum fr_status fr_device_sync_app_work(const struct fr_device_rang
 // most streams that copies are spread over; machines have fewer engines
 enum { FR_DEVICE_WORK_STREAMS = 16 };
 struct fr_device_kernels;
-// A push or a reduction that has been begun. The caller owns the storage, and one thread uses it.
+// A push or a reduction that has been begun. The caller owns the storage, and one thread at a time
+// uses it.
 // `range` must stay in place until fr_device_work_end. The fields are the module's.
 struct fr_device_work {
     const char *what;                    // for errors; constant text

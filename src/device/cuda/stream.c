@@ -73,9 +73,7 @@ static void destroy_marks(struct fr_cuda_stream *stream)
 static void destroy(struct fr_cuda_stream *stream)
 {
     struct fr_device_scope scope;
-    if (!stream->cacheable)
-        destroy_marks(stream);
-    if (stream->cacheable && is_alive(stream) &&
+    if ((!stream->cacheable || is_alive(stream)) &&
         fr_cuda_scope_enter_context(stream->base.context, &scope) == FR_OK) {
         destroy_marks(stream);
         (void)fr_cu.cuStreamSynchronize(
@@ -111,13 +109,10 @@ static enum fr_status create(CUcontext context, unsigned long long context_id, b
     stream->context_id = context_id;
     stream->cacheable = cacheable;
     stream->max_pitch_bytes = max_pitch();
-    stream->handle = CU_STREAM_PER_THREAD;
-    if (cacheable) {
-        CUresult result = fr_cu.cuStreamCreate(&stream->handle, CU_STREAM_NON_BLOCKING);
-        if (result != CUDA_SUCCESS) {
-            free(stream);
-            return fr_cuda_fail("cuStreamCreate", result);
-        }
+    CUresult result = fr_cu.cuStreamCreate(&stream->handle, CU_STREAM_NON_BLOCKING);
+    if (result != CUDA_SUCCESS) {
+        free(stream);
+        return fr_cuda_fail("cuStreamCreate", result);
     }
     *out = &stream->base;
     return FR_OK;
@@ -127,7 +122,8 @@ enum fr_status fr_cuda_stream_borrow(void *context, enum fr_device_direction dir
                                      struct fr_device_stream **stream)
 {
     // Before CUDA 12 a context cannot be told from an earlier one at its address, so no stream can
-    // be cached. The thread's own default stream serves, which exists in every context.
+    // be cached. The thread's own default stream would not do, since another thread may go on with
+    // what this one begins.
     unsigned long long context_id = 0;
     bool cacheable =
         fr_cu.cuCtxGetId != NULL && fr_cu.cuCtxGetId(context, &context_id) == CUDA_SUCCESS;
@@ -160,7 +156,7 @@ enum fr_status fr_cuda_stream_return(struct fr_device_stream *returned)
     // The stream is waited for outside of the scope too, since the memory of copies under way is
     // used again after this. A stream knows its context. Only a stream of a destroyed context has
     // nothing left to wait for.
-    if (entered || !stream->cacheable || is_alive(stream)) {
+    if (entered || (stream->cacheable && is_alive(stream))) {
         CUresult result = fr_cu.cuStreamSynchronize(stream->handle);
         if (result != CUDA_SUCCESS)
             status = fr_cuda_fail("cuStreamSynchronize", result);
