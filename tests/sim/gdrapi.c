@@ -125,16 +125,26 @@ static struct pin *pin_of(gdr_mh_t handle)
     return pin;
 }
 
-gdr_t gdr_open(void)
+static void bind_driver(void)
 {
-    const char *nth = getenv("FRGDR_FAIL_NTH"), *opens = getenv("FRGDR_OPENS");
+    const char *nth = getenv("FRGDR_FAIL_NTH");
     void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    if (handle == NULL || (opens && *opens == '0'))
-        return NULL;
-    *(void **)&driver.pin = dlsym(handle, "frsim_bar_pin");
-    *(void **)&driver.copy = dlsym(handle, "frsim_bar_copy");
+    if (handle != NULL) {
+        *(void **)&driver.pin = dlsym(handle, "frsim_bar_pin");
+        *(void **)&driver.copy = dlsym(handle, "frsim_bar_copy");
+    }
     if (nth)
         atomic_store(&fails_at, strtoul(nth, NULL, 10));
+}
+
+// Two threads may open the library at once.
+gdr_t gdr_open(void)
+{
+    static pthread_once_t is_bound = PTHREAD_ONCE_INIT;
+    const char *opens = getenv("FRGDR_OPENS");
+    if (opens && *opens == '0')
+        return NULL;
+    (void)pthread_once(&is_bound, bind_driver);
     return driver.pin && driver.copy && !fails() ? calloc(1, sizeof(struct gdr)) : NULL;
 }
 
