@@ -12,6 +12,7 @@
 #include "fabrail/ipc/tuned.h"
 #include "fabrail/job.h"
 #include "fabrail/report.h"
+#include "fabrail/request/schedule.h"
 #include "fabrail/rma.h"
 #include "fabrail/staging/typed_copy.h"
 #include "intercept/intercept_int.h"
@@ -130,6 +131,7 @@ bool fr_intercept_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     fr_intercept_messages_sync();
     fr_coll_queue_stop();
     fr_request_end_freed();
+    fr_request_end_never();
     fr_intercept_messages_end();
     fr_coll_team_message_release();
     struct fr_staging_typed typed[FR_TYPED_WAYS];

@@ -19,9 +19,9 @@
 // Looks at deferred operations, and takes those that are over off the list.
 static void look_at_all(struct fr_request_set *set)
 {
-    unsigned copies = 1;
+    struct fr_request_looks looks = fr_request_set_begin_looks(set);
     for (size_t i = 0; i < set->count; i++) {
-        if (set->deferred[i] && !fr_request_set_is_deferred(set, i, &copies))
+        if (set->deferred[i] && !fr_request_set_is_deferred(set, i, &looks))
             set->deferred[i] = NULL;
     }
 }
@@ -64,14 +64,53 @@ static int call_hidden(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
     return rc;
 }
 
-// Answers that nothing is complete. The application asks again later, and its receives go on
+static bool is_ours(const struct fr_request_set *set, size_t index)
+{
+    return set->ops[index] || (set->posted && set->posted[index]);
+}
+
+// Shows MPI what Fabrail knows nothing of, and one request that is never complete. Returns whether
+// there is anything to show.
+static bool show_others(struct fr_request_set *set, fr_word never)
+{
+    bool any = false;
+    for (size_t i = 0; i < set->count; i++) {
+        fr_word request = fr_abi_handle_load(set->requests, i);
+        any |= !is_ours(set, i) && request != fr_abi_mpi.REQUEST_NULL;
+        fr_abi_handle_store(set->hidden, i, is_ours(set, i) ? never : request);
+    }
+    return any && never;
+}
+
+// Asks MPI about the others of a list that is not complete as a whole. It refuses what is no
+// request, and some MPIs end requests that have failed.
+static int ask_about_others(struct fr_request_set *set)
+{
+    fr_word args[FR_MAX_ARGS];
+    unsigned count = fr_abi_rows[set->fn].arg_count;
+    if (!show_others(set, fr_request_never()))
+        return fr_abi_mpi.SUCCESS;
+    memcpy(args, set->args, count * sizeof(*args));
+    args[fr_abi_rows[set->fn].requests] = FR_PTR(set->hidden);
+    int rc = fr_abi_call(set->fn, args);
+    for (size_t i = 0; i < set->count; i++) {
+        if (!is_ours(set, i))
+            fr_abi_handle_store((void *)set->requests, i, fr_abi_handle_load(set->hidden, i));
+        else if (rc == fr_abi_mpi.ERR_IN_STATUS)
+            *fr_request_status_error(fr_request_set_status(set, i)) = fr_abi_mpi.ERR_PENDING;
+    }
+    return rc;
+}
+
+// Answers that not all is complete. The application asks again later, and its receives go on
 // meanwhile.
 static int answer_no(struct fr_request_set *set)
 {
+    int rc = set->form.of == FR_OF_ALL ? ask_about_others(set) : fr_abi_mpi.SUCCESS;
     *(int *)set->args[fr_request_flag_arg(set->form)] = 0;
     fr_request_set_unclaim(set);
     fr_request_progress();
-    return fr_abi_mpi.SUCCESS;
+    return rc;
 }
 
 static int wait_one(struct fr_request_set *set)
@@ -159,8 +198,11 @@ static int wait_all(struct fr_request_set *set)
             set->ops[i] = NULL;
     }
     int rc = fr_request_set_finish(set, call_hidden(set, set->fn, set->args));
+    bool is_refused = rc != fr_abi_mpi.SUCCESS && rc != fr_abi_mpi.ERR_IN_STATUS;
     for (size_t i = 0; i < set->count; i++) {
-        if (set->deferred[i])
+        if (set->deferred[i] && is_refused) // the application may still wait for it
+            set->ops[i] = set->deferred[i];
+        else if (set->deferred[i])
             rc = add_outcome(set, i, rc, wait_deferred(set, i));
     }
     return rc;

@@ -109,25 +109,38 @@ static bool may_bring_rts(const struct fr_request_op *op)
     return op->receive.takes_rts && !op->delivered && op->key && fr_rndv_incoming_any();
 }
 
+// Whether this look leaves out a receive that shows nothing yet. MPI makes progress each time that
+// it is asked about one that is under way, so it is asked about a few of them.
+static bool is_left_out(struct fr_request_op *op, const struct fr_request_looks *looks)
+{
+    enum { ASKED_AT_ONCE = 8 };
+    bool asks = op->receive.left_out >= (looks->receives - 1) / ASKED_AT_ONCE;
+    op->receive.left_out = asks ? 0 : op->receive.left_out + 1;
+    return !asks;
+}
+
 // Whether a receive is under way still. Its RTS may come while MPI tests the request, which MPI
 // then ends, so that the message would be waited for. So MPI tests none that is not complete
 // before. MPICH's error handler is called for truncated ones each time, unless the program has
 // none.
-static bool is_under_way(const struct fr_request_op *op)
+static bool is_under_way(struct fr_request_op *op, struct fr_request_looks *looks)
 {
     int complete = 0;
     bool tells = may_ask(op) &&
                  (strcmp(fr_abi_mpi.family, "Open MPI") == 0 || !fr_request_may_be_abandoned());
     if (!tells) { // what has reached this process is seen from now on
-        fr_job_progress();
+        if (!looks->has_progressed)
+            fr_job_progress();
+        looks->has_progressed = true;
         return false;
     }
-    return FR_MPI(Request_get_status, op->key, FR_PTR(&complete), fr_abi_mpi.STATUS_IGNORE) ==
-               fr_abi_mpi.SUCCESS &&
-           !complete;
+    op->receive.has_ended = FR_MPI(Request_get_status, op->key, FR_PTR(&complete),
+                                   fr_abi_mpi.STATUS_IGNORE) != fr_abi_mpi.SUCCESS ||
+                            complete;
+    return !op->receive.has_ended;
 }
 
-bool fr_request_is_arriving(struct fr_request_op *op)
+bool fr_request_is_arriving(struct fr_request_op *op, struct fr_request_looks *looks)
 {
     _Alignas(16) char own_status[FR_STATUS_BYTES];
     struct fr_rndv_incoming incoming;
@@ -136,7 +149,9 @@ bool fr_request_is_arriving(struct fr_request_op *op)
         return !fr_request_arrival_poll(op);
     if (!may_bring_rts(op))
         return false;
-    if (is_under_way(op))
+    if (!op->receive.has_ended && !fr_request_holds_rts(op, &incoming) && is_left_out(op, looks))
+        return true;
+    if (!op->receive.has_ended && is_under_way(op, looks))
         return true;
     if (!fr_request_holds_rts(op, &incoming) || fr_rndv_incoming_is_short(&incoming) ||
         !has_come(op, &status, &incoming))
@@ -152,7 +167,8 @@ static void look_at_own(struct fr_request_op *op)
     struct fr_rndv_incoming incoming;
     void *status = own_status;
     int error = fr_abi_mpi.SUCCESS;
-    if (!may_bring_rts(op) || fr_request_is_arriving(op) || op->delivered)
+    struct fr_request_looks looks = {.receives = 1};
+    if (!may_bring_rts(op) || fr_request_is_arriving(op, &looks) || op->delivered)
         return;
     // Only an operation that is complete but for its send can have been received.
     if (has_come(op, &status, &incoming))

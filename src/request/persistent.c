@@ -13,6 +13,7 @@ static void activate(struct fr_request_op *op)
 {
     op->delivered = false;
     op->receive.has_message = false;
+    op->receive.has_ended = false;
     op->failure = FR_OK;
     op->active = true;
     for (size_t p = 0; p < op->parts.count; p++)

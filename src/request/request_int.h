@@ -124,9 +124,17 @@ bool fr_request_arrival_poll(struct fr_request_op *op);
 // how it has ended.
 enum fr_status fr_request_arrival_finish(struct fr_request_op *op);
 
+// What a call may spend on its operations, one after the other.
+struct fr_request_looks {
+    unsigned copies;     // that it may wait for
+    size_t receives;     // MPI is asked about some of so many
+    bool has_progressed; // MPI was given time
+};
+
 // Returns whether a receive has brought an RTS whose message takes as long as the network, or
 // longer if its sender does nothing, and is not over. Begins to receive it, or moves it on. Called
-// before MPI may complete the request.
-bool fr_request_is_arriving(struct fr_request_op *op);
+// before MPI may complete the request. A receive about which MPI was not asked counts as such a
+// one.
+bool fr_request_is_arriving(struct fr_request_op *op, struct fr_request_looks *looks);
 
 #endif

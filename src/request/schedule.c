@@ -262,13 +262,48 @@ static int refuse_cancel(void *extra, int complete)
     return fr_abi_mpi.ERR_OTHER;
 }
 
+static bool make_incomplete(void *request)
+{
+    return FR_MPI(Grequest_start, FR_PTR(query), FR_PTR(free_extra), FR_PTR(cancel), 0,
+                  FR_PTR(request)) == fr_abi_mpi.SUCCESS;
+}
+
 bool fr_request_make_complete(void *request)
 {
-    if (FR_MPI(Grequest_start, FR_PTR(query), FR_PTR(free_extra), FR_PTR(cancel), 0,
-               FR_PTR(request)) != fr_abi_mpi.SUCCESS)
+    if (!make_incomplete(request))
         return false;
     FR_MPI(Grequest_complete, fr_abi_handle_load(request, 0));
     return true;
+}
+
+static _Atomic fr_word never; // 0: none yet
+
+static void end_never(fr_word request)
+{
+    _Alignas(8) char handle[8];
+    fr_abi_handle_store(handle, 0, request);
+    FR_MPI(Grequest_complete, request);
+    FR_MPI(Wait, FR_PTR(handle), fr_abi_mpi.STATUS_IGNORE);
+}
+
+fr_word fr_request_never(void)
+{
+    _Alignas(8) char handle[8];
+    fr_word made = atomic_load(&never), none = 0;
+    if (made || !make_incomplete(handle))
+        return made;
+    made = fr_abi_handle_load(handle, 0);
+    if (atomic_compare_exchange_strong(&never, &none, made))
+        return made;
+    end_never(made); // another thread was first
+    return none;
+}
+
+void fr_request_end_never(void)
+{
+    fr_word made = atomic_exchange(&never, 0);
+    if (made)
+        end_never(made);
 }
 
 // Makes the application's request. A persistent one has a message from this process to itself, with

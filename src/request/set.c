@@ -139,21 +139,28 @@ void fr_request_set_look_up(struct fr_request_set *set, size_t request)
 }
 
 // A call that waits for all receives together what has come, once MPI has completed it.
-bool fr_request_set_is_deferred(const struct fr_request_set *set, size_t index, unsigned *copies)
+bool fr_request_set_is_deferred(const struct fr_request_set *set, size_t index,
+                                struct fr_request_looks *looks)
 {
     struct fr_request_op *op = set->ops[index];
-    return op && (!fr_request_poll(op, copies) ||
-                  (!fr_request_waits_for_all(set->form) && fr_request_is_arriving(op)));
+    return op && (!fr_request_poll(op, &looks->copies) ||
+                  (!fr_request_waits_for_all(set->form) && fr_request_is_arriving(op, looks)));
 }
 
-// Waits for one copy at most. A copy takes long, and the application may only be asking.
+// Waits for one copy at most. A copy takes long, and the application may only be asking. Where all
+// must be complete, the answer is no once one receive is not: others are looked at by the progress
+// that follows.
 bool fr_request_set_find_deferred(struct fr_request_set *set)
 {
-    bool any = false;
-    unsigned copies = 1;
+    bool any = false, answers_no = set->form.of == FR_OF_ALL && !set->form.waits;
+    struct fr_request_looks looks = fr_request_set_begin_looks(set);
+    looks.receives = answers_no ? 1 : looks.receives;
     for (size_t i = 0; i < set->count; i++) {
-        set->deferred[i] = fr_request_set_is_deferred(set, i, &copies) ? set->ops[i] : NULL;
-        any |= set->deferred[i] != NULL;
+        struct fr_request_op *op = set->ops[i];
+        bool needs_no_look = any && answers_no && op && !op->send && !op->schedule;
+        bool is_deferred = needs_no_look || fr_request_set_is_deferred(set, i, &looks);
+        set->deferred[i] = is_deferred ? op : NULL;
+        any |= is_deferred;
     }
     return any;
 }

@@ -4,6 +4,7 @@
 #define FR_REQUEST_SET_INT_H
 
 #include "fabrail/request/set.h"
+#include "request/request_int.h"
 
 // Points the set's arrays at its own storage, or at one allocation for a long list of requests.
 // Returns false when there is no memory for that.
@@ -46,9 +47,16 @@ bool fr_request_set_claim(struct fr_request_set *set);
 // when there are none.
 bool fr_request_set_find_deferred(struct fr_request_set *set);
 
+// Begins a look at the operations of the set.
+static inline struct fr_request_looks fr_request_set_begin_looks(const struct fr_request_set *set)
+{
+    return (struct fr_request_looks){.copies = 1, .receives = set->tracked};
+}
+
 // Returns whether the operation of one request is not complete though MPI may say so. Makes
-// progress. `copies` counts down the copies that it may wait for.
-bool fr_request_set_is_deferred(const struct fr_request_set *set, size_t index, unsigned *copies);
+// progress.
+bool fr_request_set_is_deferred(const struct fr_request_set *set, size_t index,
+                                struct fr_request_looks *looks);
 
 // Returns the status at `index`, NULL where MPI was given none.
 void *fr_request_set_status(const struct fr_request_set *set, size_t index);

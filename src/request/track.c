@@ -211,7 +211,9 @@ static bool freed_is_complete(struct fr_request_op *op, void *status)
 {
     _Alignas(8) char request[8];
     int flag = 1;
-    if (fr_request_is_arriving(op) || ((op->send || op->schedule) && !fr_request_is_over(op)))
+    struct fr_request_looks looks = {.receives = 1};
+    if (fr_request_is_arriving(op, &looks) ||
+        ((op->send || op->schedule) && !fr_request_is_over(op)))
         return false;
     fr_abi_handle_store(request, 0, op->key);
     FR_MPI(Test, FR_PTR(request), FR_PTR(&flag), FR_PTR(status));

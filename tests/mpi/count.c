@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A library for LD_PRELOAD, before Fabrail, that counts the messages which Fabrail has the MPI
-// library send. Fabrail reads the addresses of the library's functions from its table of symbols,
-// which is made to hold the counters before that. The application's own messages come to Fabrail's
-// stubs, and what the MPI library does inside of its own functions is not counted.
+// library send, and how often it asks whether a request is complete. Fabrail reads the addresses of
+// the library's functions from its table of symbols, which is made to hold the counters before
+// that. The application's own messages come to Fabrail's stubs, and what the MPI library does
+// inside of its own functions is not counted.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -21,13 +22,21 @@
 typedef long word;
 typedef int function(word, word, word, word, word, word, word, word, word);
 
-static const char *const names[] = {"PMPI_Send",     "PMPI_Isend",     "PMPI_Ssend", "PMPI_Issend",
-                                    "PMPI_Bsend",    "PMPI_Ibsend",    "PMPI_Rsend", "PMPI_Irsend",
-                                    "PMPI_Ibarrier", "PMPI_Iallgather"};
-enum { COUNTED = sizeof(names) / sizeof(names[0]) };
+static const char *const names[] = {"PMPI_Send",
+                                    "PMPI_Isend",
+                                    "PMPI_Ssend",
+                                    "PMPI_Issend",
+                                    "PMPI_Bsend",
+                                    "PMPI_Ibsend",
+                                    "PMPI_Rsend",
+                                    "PMPI_Irsend",
+                                    "PMPI_Ibarrier",
+                                    "PMPI_Iallgather",
+                                    "PMPI_Request_get_status"};
+enum { COUNTED = sizeof(names) / sizeof(names[0]), ASKS = COUNTED - 1 };
 
 static function *real[COUNTED];
-static atomic_int sent;
+static atomic_int sent, asked;
 
 EXPORTED int frcount_sent(void);
 int frcount_sent(void)
@@ -35,10 +44,16 @@ int frcount_sent(void)
     return atomic_load(&sent);
 }
 
+EXPORTED int frcount_asked(void);
+int frcount_asked(void)
+{
+    return atomic_load(&asked);
+}
+
 #define COUNTING(i)                                                                                \
     static int counting##i(word a, word b, word c, word d, word e, word f, word g, word h, word j) \
     {                                                                                              \
-        atomic_fetch_add(&sent, 1);                                                                \
+        atomic_fetch_add((i) == ASKS ? &asked : &sent, 1);                                         \
         return real[i](a, b, c, d, e, f, g, h, j);                                                 \
     }
 COUNTING(0)
@@ -51,8 +66,10 @@ COUNTING(6)
 COUNTING(7)
 COUNTING(8)
 COUNTING(9)
-static function *const counting[COUNTED] = {counting0, counting1, counting2, counting3, counting4,
-                                            counting5, counting6, counting7, counting8, counting9};
+COUNTING(10)
+static function *const counting[COUNTED] = {counting0, counting1, counting2, counting3,
+                                            counting4, counting5, counting6, counting7,
+                                            counting8, counting9, counting10};
 
 // The tables of an object, as far as they are wanted.
 struct tables {

@@ -2,6 +2,7 @@
 // Many requests at once, lists that MPI refuses, threads, and error handlers that do not return.
 #include "transparency.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -422,6 +423,55 @@ static void data_at_init(int number)
 #endif
 }
 
+enum refused_way { WAY_WAITALL, WAY_WAITANY, WAY_WAITSOME, WAY_TESTALL, REFUSED_WAYS };
+
+// Lists a request that is none until MPI says so. It may say that all are not complete before.
+static int complete_refused(enum refused_way way, MPI_Request list[3], bool ignores)
+{
+    MPI_Status statuses[3], *given = ignores ? MPI_STATUSES_IGNORE : statuses;
+    int flag = 0, number = 0x7ffffff0, indices[3], code = MPI_SUCCESS;
+    if (way == WAY_WAITALL)
+        return MPI_Waitall(3, list, given);
+    if (way == WAY_WAITANY)
+        return MPI_Waitany(3, list, &number, ignores ? MPI_STATUS_IGNORE : statuses);
+    if (way == WAY_WAITSOME)
+        return MPI_Waitsome(3, list, &number, indices, given);
+    while (code == MPI_SUCCESS && !flag)
+        code = MPI_Testall(3, list, &flag, given);
+    return code;
+}
+
+// A send that its receiver has not fetched yet, and a receive, beside a request that is none.
+static void refuse_with_send(const struct memory *from, const struct memory *into,
+                             MPI_Request wrong, enum refused_way way, bool ignores)
+{
+    MPI_Request list[3] = {MPI_REQUEST_NULL, wrong, MPI_REQUEST_NULL};
+    int class = MPI_SUCCESS;
+    warm(from);
+    fill(from, BYTES, 5 + (unsigned)rank);
+    fill(into, BYTES, 99);
+    if (rank == 0) {
+        MPI_Isend(from->address, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &list[0]);
+        MPI_Irecv(into->address, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &list[2]);
+        MPI_Error_class(complete_refused(way, list, ignores), &class);
+        must(class == MPI_ERR_REQUEST, "error class %d of a request that is none, way %d", class,
+             way);
+        must(list[0] != MPI_REQUEST_NULL && list[1] == wrong && list[2] != MPI_REQUEST_NULL,
+             "a refused list has lost requests, way %d", way);
+        MPI_Send(NULL, 0, MPI_BYTE, 1, TAG + 1, MPI_COMM_WORLD);
+        list[1] = MPI_REQUEST_NULL;
+        must(MPI_Waitall(3, list, MPI_STATUSES_IGNORE) == MPI_SUCCESS, "the wait, way %d", way);
+        must(is_filled(into, BYTES, 6), "wrong bytes of a listed receive, way %d", way);
+    } else {
+        usleep(5000); // most often the other rank waits by then
+        MPI_Recv(into->address, BYTES, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        must(is_filled(into, BYTES, 5), "wrong bytes of a listed send, way %d", way);
+        MPI_Recv(NULL, 0, MPI_BYTE, 0, TAG + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(from->address, BYTES, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 // A list that MPI refuses for one of its requests has completed nothing of the others.
 static void refused_list(int number)
 {
@@ -431,6 +481,7 @@ static void refused_list(int number)
     MPI_Request wrong = (MPI_Request)0x12345678;
 #endif
     struct memory from = memory_new(MEMORY_DEVICE, BYTES), into = memory_new(MEMORY_DEVICE, BYTES);
+    struct memory host = memory_new(MEMORY_HOST, BYTES);
     (void)number;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
@@ -456,8 +507,71 @@ static void refused_list(int number)
         must(MPI_Wait(&list[0], MPI_STATUS_IGNORE) == MPI_SUCCESS, "the wait, way %d", way);
         must(is_filled(&into, BYTES, 3 + (unsigned)(1 - rank)), "wrong bytes, way %d", way);
     }
+    for (int way = 0; way < REFUSED_WAYS; way++) {
+        refuse_with_send(&from, &into, wrong, (enum refused_way)way, false);
+        refuse_with_send(&from, &host, wrong, (enum refused_way)way, true);
+    }
+    memory_free(&host);
     memory_free(&into);
     memory_free(&from);
+}
+
+// Completes requests by tests of any, and counts them. Returns how many calls that took.
+static int test_each(MPI_Request *requests, int count, int most_calls)
+{
+    int calls = 0, index = 0, flag = 0;
+    for (int done = 0; done < count && calls < most_calls; calls++) {
+        MPI_Testany(count, requests, &index, &flag, MPI_STATUS_IGNORE);
+        done += flag && index != MPI_UNDEFINED;
+    }
+    return calls;
+}
+
+// Tests of many receives, while a message is under way that comes to none of them. What such a call
+// costs does not grow with their number. The program runs beside a library that counts.
+static void asks_few(int number)
+{
+    enum { CALLS = 40, MOST_A_CALL = 12, SMALL = 400 };
+    int (*asked)(void);
+    void *at = dlsym(RTLD_DEFAULT, "frcount_asked");
+    MPI_Request *requests = malloc((size_t)number * sizeof(MPI_Request)), held = MPI_REQUEST_NULL;
+    int *indices = malloc((size_t)number * sizeof(int)), flag = 0, done = 0;
+    struct memory memory = memory_new(MEMORY_DEVICE, BYTES), small = memory_new(MEMORY_HOST, SMALL);
+    must(at && requests && indices, "nothing counts, or there is no memory");
+    memcpy(&asked, &at, sizeof(asked));
+    warm(&memory);
+    if (rank == 0)
+        MPI_Isend(memory.address, BYTES, MPI_BYTE, 1, TAG + 1, MPI_COMM_WORLD, &held);
+    for (int i = 0; i < number && rank == 1; i++)
+        MPI_Irecv(memory.address + i % 64 * SMALL, SMALL, MPI_BYTE, 0, TAG, MPI_COMM_WORLD,
+                  &requests[i]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    int before = asked();
+    for (int call = 0; call < CALLS && rank == 1; call++) {
+        int index;
+        MPI_Testany(number, requests, &index, &flag, MPI_STATUS_IGNORE);
+        must(!flag, "request %d is complete", index);
+        MPI_Testsome(number, requests, &done, indices, MPI_STATUSES_IGNORE);
+        must(done == 0, "%d requests are complete", done);
+        MPI_Testall(number, requests, &flag, MPI_STATUSES_IGNORE);
+        must(!flag, "all requests are complete");
+    }
+    int asks = asked() - before;
+    must(asks < 3 * CALLS * MOST_A_CALL, "%d questions in %d calls", asks, 3 * CALLS);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < number && rank == 0; i++)
+        MPI_Send(small.address, SMALL, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 1) {
+        int calls = test_each(requests, number, 1000 * number);
+        must(calls < 1000 * number, "not all have come after %d tests", calls);
+        MPI_Recv(memory.address, BYTES, MPI_BYTE, 0, TAG + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_Wait(&held, MPI_STATUS_IGNORE);
+    memory_free(&small);
+    memory_free(&memory);
+    free(indices);
+    free(requests);
 }
 
 // Erroneous, and passed by MPI libraries: requests that are freed and have no other side. One to
@@ -494,6 +608,7 @@ static void freed_unmatched(int number)
 
 const struct transparency transparency_requests[] = {
     {"refused-list", refused_list, false},
+    {"asks-few", asks_few, false},
     {"freed-unmatched", freed_unmatched, false},
     {"many-requests", many, false},
     {"one-by-one", one_by_one, false},

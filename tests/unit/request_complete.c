@@ -156,8 +156,9 @@ bool fr_request_poll(struct fr_request_op *op, unsigned *copies)
     return op != NULL;
 }
 
-bool fr_request_is_arriving(struct fr_request_op *op)
+bool fr_request_is_arriving(struct fr_request_op *op, struct fr_request_looks *looks)
 {
+    (void)looks;
     CHECK(!op->arrival, "no message is on its way");
     return false;
 }

@@ -53,12 +53,18 @@ int fr_abi_call(enum fr_fn fn, const fr_word *args)
     return 0;
 }
 
-bool fr_request_set_is_deferred(const struct fr_request_set *set, size_t index, unsigned *copies)
+bool fr_request_set_is_deferred(const struct fr_request_set *set, size_t index,
+                                struct fr_request_looks *looks)
 {
     (void)set;
     (void)index;
-    (void)copies;
+    (void)looks;
     return true;
+}
+
+fr_word fr_request_never(void)
+{
+    return NULL_REQUEST;
 }
 
 int fr_request_set_call(struct fr_request_set *set)

@@ -49,6 +49,8 @@ struct fr_request_op {
     struct {
         bool takes_rts;   // it receives, and an RTS may come
         bool has_message; // an RTS's message was received, which the status must show
+        bool has_ended;   // MPI has said that it is complete, or failed
+        size_t left_out;  // looks since MPI was asked whether it is
         uint64_t bytes;   // size of that message
         size_t room;      // size of the buffer
         // Set when MPI says that the receive was too short for what came. That may be an RTS, whose

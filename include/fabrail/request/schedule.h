@@ -70,6 +70,13 @@ int fr_request_schedule_open(struct fr_request_op *op, void *request);
 // fails.
 bool fr_request_make_complete(void *request);
 
+// Returns a request that is never complete, the same one each time, or 0 when MPI fails. With it,
+// MPI looks at a list of requests and ends none of them.
+fr_word fr_request_never(void);
+
+// Ends that request, if there is one. Called before MPI_Finalize, when no other thread is in MPI.
+void fr_request_end_never(void);
+
 // Runs the parts to their end, for a blocking call. Returns an MPI error code.
 int fr_request_schedule_run(struct fr_request_op *op);
 
