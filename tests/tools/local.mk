@@ -4,7 +4,8 @@ fr_tool_tests = tests/tools/command.test tests/tools/run.test tests/tools/info.t
     tests/tools/report.test tests/tools/tune.test tests/tools/install.test tests/tools/packages.test tests/tools/documents.test \
     tests/tools/spank.test
 EXTRA_DIST += $(fr_tool_tests) tests/tools/wheel.test tests/tools/judge.sh tests/tools/documents.list tests/tools/browser.py \
-    tests/tools/many-ranks.py tests/tools/timeline.py tests/tools/zsh-tab.py tests/tools/spank_loader.c
+    tests/tools/many-ranks.py tests/tools/timeline.py tests/tools/zsh-tab.py tests/tools/commands.py \
+    tests/tools/spank_loader.c
 if !CROSS_COMPILING
 TESTS += $(fr_tool_tests)
 endif
