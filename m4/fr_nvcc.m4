@@ -58,7 +58,7 @@ _FREOF
   AS_IF([test -n "$NVCC"],
     [AC_DEFINE([FR_HAVE_NVCC], [1], [Define to 1 if the kernels are built and embedded.])
      fr_nvcc_summary="$NVCC for$fr_nvcc_known, PTX compute_$fr_nvcc_ptx"],
-    [fr_nvcc_summary="none (no working nvcc): copy engines move all sizes between GPUs"])
+    [fr_nvcc_summary="none: copy engines move all sizes between GPUs (contrib/cuda-headers --nvcc DIR gets nvcc)"])
   AM_CONDITIONAL([HAVE_NVCC], [test -n "$NVCC"])
   AC_SUBST([NVCC])
   AC_SUBST([NVCC_CODE])
