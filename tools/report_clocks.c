@@ -38,32 +38,69 @@ static size_t find_least(const struct fr_arrows *arrows, size_t hosts, double *l
     return pairs;
 }
 
-// Returns how far a clock is ahead of another one between which messages went there and back, or
-// one way alone.
-static double ahead_of(double there_us, double back_us)
-{
-    if (isfinite(there_us) && isfinite(back_us))
-        return (there_us - back_us) / 2;
-    return isfinite(there_us) ? fmin(there_us, 0) : fmax(-back_us, 0);
-}
+// The quickest way of messages from one host to another, by way of others too.
+struct way {
+    double us; // by the clocks of both ends
+    unsigned hops;
+};
 
-// Goes from host to host, by those between which messages went both ways first.
-static void walk(const double *least_us, size_t hosts, bool both, bool *known, double *ahead_us)
+// Finds the ways from a host to all others, or those back.
+static void find_ways(const double *least_us, size_t hosts, size_t root, bool back,
+                      struct way *ways)
 {
-    for (bool found = true; found;) {
+    for (size_t h = 0; h < hosts; h++)
+        ways[h] = (struct way){.us = h == root ? 0 : (double)INFINITY};
+    bool found = true;
+    for (size_t round = 0; round < hosts && found; round++) {
         found = false;
-        for (size_t h = 0; h < hosts; h++) {
-            for (size_t k = 0; k < hosts && !known[h]; k++) {
-                double there = least_us[k * hosts + h], back = least_us[h * hosts + k];
-                bool ways =
-                    both ? isfinite(there) && isfinite(back) : isfinite(there) || isfinite(back);
-                if (!known[k] || !ways)
-                    continue;
-                ahead_us[h] = ahead_us[k] + ahead_of(there, back);
-                known[h] = found = true;
-            }
+        for (size_t i = 0; i < hosts * hosts; i++) {
+            size_t from = i / hosts, to = i % hosts;
+            double us = ways[from].us + least_us[back ? to * hosts + from : i];
+            if (from == to || to == root || !(us < ways[to].us))
+                continue;
+            ways[to] = (struct way){.us = us, .hops = ways[from].hops + 1};
+            found = true;
         }
     }
+}
+
+// Takes a host's clock as right, and finds those of all hosts to which messages lead from there and
+// back. Each hop of such a round is taken to have taken equally long.
+static bool spread(const double *least_us, size_t hosts, size_t root, bool *known, double *ahead_us)
+{
+    struct way *there = malloc(2 * hosts * sizeof(*there)), *back = there + hosts;
+    if (!there)
+        return fr_tool_complain("out of memory");
+    find_ways(least_us, hosts, root, false, there);
+    find_ways(least_us, hosts, root, true, back);
+    known[root] = true;
+    for (size_t h = 0; h < hosts; h++) {
+        if (known[h] || !isfinite(there[h].us + back[h].us))
+            continue;
+        double hop_us = (there[h].us + back[h].us) / (there[h].hops + back[h].hops);
+        ahead_us[h] = ahead_us[root] + there[h].us - there[h].hops * hop_us;
+        known[h] = true;
+    }
+    free(there);
+    return true;
+}
+
+// Returns a host that is not known yet, where there is one, and how far it is ahead: one to or from
+// which messages lead first, so that none comes before it was sent.
+static size_t find_next(const double *least_us, size_t hosts, const bool *known, double *ahead_us)
+{
+    size_t next = hosts;
+    for (size_t h = 0; h < hosts; h++) {
+        for (size_t k = 0; k < hosts && !known[h]; k++) {
+            double there = least_us[k * hosts + h], back = least_us[h * hosts + k];
+            if (!known[k] || !isfinite(fmin(there, back)))
+                continue;
+            ahead_us[h] = ahead_us[k] + (isfinite(there) ? fmin(there, 0) : fmax(-back, 0));
+            return h;
+        }
+        next = known[h] || next < hosts ? next : h;
+    }
+    return next;
 }
 
 bool fr_clocks_find(struct fr_arrows *arrows, size_t hosts, struct fr_clocks *clocks)
@@ -76,16 +113,11 @@ bool fr_clocks_find(struct fr_arrows *arrows, size_t hosts, struct fr_clocks *cl
         least_us[i] = (double)INFINITY;
     if (done && arrows->count)
         qsort(arrows->ends, arrows->count, sizeof(*arrows->ends), by_message);
-    if (done) {
+    if (done)
         clocks->arrows = find_least(arrows, hosts, least_us);
-        for (size_t h = 0; h < hosts; h++) { // hosts that no message leads to begin anew
-            if (known[h])
-                continue;
-            known[h] = true;
-            walk(least_us, hosts, true, known, clocks->ahead_us);
-            walk(least_us, hosts, false, known, clocks->ahead_us);
-        }
-    }
+    for (size_t h = 0; done && h < hosts;
+         h = done ? find_next(least_us, hosts, known, clocks->ahead_us) : hosts)
+        done = spread(least_us, hosts, h, known, clocks->ahead_us);
     free(least_us);
     free(known);
     return done;

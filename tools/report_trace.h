@@ -26,10 +26,10 @@ struct fr_clocks {
     size_t arrows;    // that have both ends
 };
 
-// Finds out how far the clocks of hosts are ahead. Between two hosts that send messages both ways
-// the quickest ones are taken to have taken equally long. Where there is one way, no message comes
-// before it was sent. A clock of which nothing is known is right. Sorts the ends. Returns false
-// after a complaint if there is no memory.
+// Finds out how far the clocks of hosts are ahead. Where messages lead from one host to another and
+// back, by way of others too, the hops of the quickest such round are taken to have taken equally
+// long. Where there is one way, no message comes before it was sent. A clock of which nothing is
+// known is right. Sorts the ends. Returns false after a complaint if there is no memory.
 bool fr_clocks_find(struct fr_arrows *arrows, size_t hosts, struct fr_clocks *clocks);
 
 #endif

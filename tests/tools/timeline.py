@@ -3,7 +3,7 @@
 """Looks into merged traces, and makes traces of hosts whose clocks differ.
 
   timeline.py arrows FILE RANK   arrows lie in calls that send and receive, and others waited for the late RANK
-  timeline.py make FOLDER        writes host-N.json of four ranks on three hosts
+  timeline.py make FOLDER [ring] writes host-N.json of four ranks on three hosts, with messages both ways or around
   timeline.py clocks FILE        FILE is these, with the clocks put right
   timeline.py last FILE COUNT    FILE has the last COUNT events of each of these"""
 import json
@@ -49,12 +49,12 @@ def check_arrows(name, late):
     assert None in by_rank, "nobody waited in a collective"
 
 
-def make(folder):
-    """Rank r sends to r + 1 and r - 1 in turn, and each message takes as long."""
+def make(folder, ring=""):
+    """Rank r sends to r + 1 and, but in a ring, r - 1 in turn, and each message takes as long."""
     events = [[] for _ in HOSTS]
     for step in range(STEPS):
         for rank in range(len(HOSTS)):
-            to = (rank + (1 if step % 2 else len(HOSTS) - 1)) % len(HOSTS)
+            to = (rank + (1 if ring or step % 2 else len(HOSTS) - 1)) % len(HOSTS)
             for place, phase, at in ((rank, "s", 0), (to, "f", LATENCY)):
                 events[place].append({"ph": phase, "name": "message", "cat": "message", "id": (rank << 36) + 32 * step,
                                       "pid": place, "tid": 1, "ts": 100 * step + 3 * rank + at})
