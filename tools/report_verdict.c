@@ -136,6 +136,17 @@ static uint64_t time_of(const struct fr_job *job, const char *name)
     return ns;
 }
 
+// Returns whether a function is among the first `count` of a job, and had device buffers there.
+static bool has_among(const struct fr_job *job, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (job->functions[i].path != FR_TOOLS_JOB_NONE &&
+            strcmp(job->functions[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
 // Writes a row for each function of `job` that had device buffers, the slowest first. `swapped`
 // says that `other` is this job, whose functions have their rows already.
 static void write_functions(FILE *out, const struct fr_job *job, const struct fr_job *other,
@@ -144,10 +155,8 @@ static void write_functions(FILE *out, const struct fr_job *job, const struct fr
     for (size_t i = 0; i < job->function_count; i++) {
         const char *name = job->functions[i].name;
         uint64_t own = time_of(job, name), others = time_of(other, name);
-        bool seen = job->functions[i].path == FR_TOOLS_JOB_NONE || (swapped && others);
-        for (size_t j = 0; j < i && !seen; j++)
-            seen = job->functions[j].path != FR_TOOLS_JOB_NONE &&
-                   strcmp(job->functions[j].name, name) == 0;
+        bool seen = job->functions[i].path == FR_TOOLS_JOB_NONE || has_among(job, i, name) ||
+                    (swapped && has_among(other, other->function_count, name));
         if (!seen)
             write_row(out, name, FR_UNIT_NS, name, swapped ? others : own, swapped ? own : others);
     }

@@ -86,7 +86,8 @@ static inline void fr_report_buffer(const struct fr_report_buffer *buffer)
 }
 
 // Counts the calling thread's call for a path and a communicator's label if it has none yet. Used
-// for a call that has to do with a buffer of that path which an earlier call counted.
+// for a call that has to do with a buffer of that path which an earlier call counted, or a later
+// one will.
 void fr_report_touch(enum fr_policy_path path, unsigned label);
 
 // Begins a call. Called by fr_report_call_begin alone.

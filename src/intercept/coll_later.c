@@ -4,6 +4,7 @@
 
 #include "intercept/coll_later.h"
 
+#include "fabrail/report.h"
 #include "intercept/coll_buffer.h"
 
 #include <stdlib.h>
@@ -52,6 +53,8 @@ static int start(struct fr_request_op *op)
     struct fr_intercept_later *later = op->schedule->own;
     struct fr_coll_host *host = later->host;
     enum fr_status status = later->kind->open(later);
+    if (!is_on_host(op)) // its buffers count once the ranks have agreed, maybe in another call
+        fr_report_touch(FR_PATH_PEER, op->comm_label);
     host->call = fr_abi_rows[op->fn].name;
     host->number = later->team->later.begun++;
     fr_intercept_coll_fix_context(&host->send_range);
