@@ -207,6 +207,6 @@ enum fr_status fr_intercept_views_build(struct fr_request_op *op)
     case FR_CLASS_PRECV:
         return partitioned(op, true);
     default:
-        return fr_intercept_views_collective(op);
+        return fr_abi_shape_of(op->fn) ? fr_intercept_views_collective(op) : FR_ERR_UNSUPPORTED;
     }
 }

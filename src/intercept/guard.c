@@ -88,10 +88,6 @@ static fr_intercept_handler *guard_of(enum fr_fn fn)
     case FR_CLASS_PREADY_RANGE:
     case FR_CLASS_PREADY_LIST:
         return fr_guard_pready;
-    case FR_CLASS_REFUSE:
-    case FR_CLASS_WIN_MAKE:
-    case FR_CLASS_STREAM:
-    case FR_CLASS_BUFFER_ATTACH:
     case FR_CLASS_PARRIVED:
         return NULL;
     default:

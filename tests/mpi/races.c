@@ -509,7 +509,7 @@ static void case_asked(void)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-// A window over device memory, which Fabrail may refuse.
+// Windows over device memory, which Fabrail may refuse.
 static void case_window(void)
 {
     MPI_Win window;
@@ -517,6 +517,11 @@ static void case_window(void)
     if (MPI_Win_create(memory.address, (MPI_Aint)bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
                        &window) == MPI_SUCCESS)
         MPI_Win_free(&window);
+    MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN);
+    if (MPI_Win_attach(window, memory.address, (MPI_Aint)bytes) == MPI_SUCCESS)
+        MPI_Win_detach(window, memory.address);
+    MPI_Win_free(&window);
 }
 
 int main(int argc, char **argv)
