@@ -55,7 +55,8 @@ bool fr_request_is_over(struct fr_request_op *op);
 // Returns early after an error is logged that the receiving process is gone.
 void fr_request_wait_over(struct fr_request_op *op);
 
-// Returns whether a persistent operation that a schedule does still needs the communicator.
+// Returns whether an operation that a schedule does needs the communicator. It does until its
+// request is gone, since a call that completes it still has the schedule in hand.
 bool fr_request_needs_comm(fr_word comm);
 
 // Returns the MPI error code for one of Fabrail's statuses.

@@ -367,7 +367,7 @@ bool fr_request_needs_comm(fr_word comm)
     fr_core_lock(&table_lock);
     struct walk walk;
     for (struct fr_request_op *op = walk_first(&walk); op && !needed; op = walk_next(&walk))
-        needed = op->schedule && op->persistent && op->object == comm;
+        needed = op->schedule && op->object == comm;
     fr_core_unlock(&table_lock);
     return needed || fr_request_advances_on(comm);
 }

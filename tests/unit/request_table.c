@@ -7,6 +7,7 @@
 #include "request/table.h"
 
 #include "check.h"
+#include "fabrail/request/schedule.h"
 #include "fabrail/rndv/incoming.h"
 
 #include <pthread.h>
@@ -229,6 +230,18 @@ static void test_many_freed(void)
     CHECK(tests <= MANY / 10, "%u by who probes", tests);
 }
 
+// One that is over keeps its communicator until a call has completed it.
+static void test_schedule(void)
+{
+    enum { COMM = 7 };
+    struct fr_request_schedule schedule = {.complete = true};
+    struct fr_request_op op = {.schedule = &schedule, .object = COMM, .active = true};
+    fr_request_table_add(&op, 1);
+    CHECK(fr_request_needs_comm(COMM) && !fr_request_needs_comm(COMM + 1));
+    fr_request_table_remove(&op);
+    CHECK(!fr_request_needs_comm(COMM));
+}
+
 int main(void)
 {
     fr_abi_rows_fill();
@@ -239,5 +252,6 @@ int main(void)
     test_freed();
     test_many_freed();
     test_many();
+    test_schedule();
     return check_result();
 }
