@@ -156,7 +156,6 @@ bool fr_intercept_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     fr_intercept_attached_release();
     fr_coll_slots_release();
     fr_coll_discovery_release();
-    fr_intercept_messages_release();
     fr_ipc_release();
     fr_staging_release();
     fr_device_release();

@@ -200,10 +200,6 @@ void fr_intercept_messages_end(void)
         return;
     fr_job_control_close(fr_rndv_drain);
     report_rails();
-}
-
-void fr_intercept_messages_release(void)
-{
     fr_core_errands_change(has_errand, false);
     has_errand = false;
     atomic_store(&fr_intercept_is_to_prove, false);

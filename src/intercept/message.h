@@ -14,11 +14,9 @@ void fr_intercept_messages_describe(struct fr_job_facts *own); // writes the fac
 bool fr_intercept_messages_span_hosts(void);                   // asked before cliques are known
 void fr_intercept_messages_start(void);                        // on all processes of the job
 void fr_intercept_messages_sync(void); // waits in MPI_Finalize for all processes
-// Ends control messages after all have met, and reports the rails.
+// Ends control messages after all have met, reports the rails, disables rendezvous and closes
+// module rndv. Attributes' functions may use MPI later, in the real MPI_Finalize.
 void fr_intercept_messages_end(void);
-
-// Disables rendezvous and closes module rndv.
-void fr_intercept_messages_release(void);
 
 // Begins what one thread at a time may do: take a message by matching it, or begin a receive until
 // others can see it. The thread must wait for nobody before fr_intercept_match_end.

@@ -122,6 +122,54 @@ static void attributes(enum memory_kind kind)
     memory_free(&memory);
 }
 
+// MPI_Finalize calls the functions of attributes of MPI_COMM_SELF first. They may use MPI still.
+static int use_at_end(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+    enum { BYTES = 1 << 20, TAG = 5 };
+    struct memory *memory = value;
+    int other = 1 - rank, sum = 0, one = 1;
+    MPI_Request requests[2];
+    MPI_Message message;
+    (void)comm;
+    (void)keyval;
+    (void)extra;
+    MPI_Irecv(memory[1].address, BYTES, MPI_BYTE, other, TAG, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(memory[0].address, BYTES, MPI_BYTE, other, TAG, MPI_COMM_WORLD, &requests[1]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+    must(is_filled(&memory[1], BYTES, (unsigned)other), "wrong bytes of a message");
+    MPI_Bcast(memory[1].address, BYTES, MPI_BYTE, 0, MPI_COMM_WORLD);
+    must(is_filled(&memory[1], BYTES, 1), "wrong bytes of a broadcast");
+    MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[0]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    must(sum == 2, "a sum of %d", sum);
+    if (rank == 0)
+        MPI_Send(memory[0].address, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+    if (rank != 1)
+        return MPI_SUCCESS;
+    MPI_Mprobe(0, TAG, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+    MPI_Mrecv(memory[1].address, BYTES, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+    must(is_filled(&memory[1], BYTES, 0), "wrong bytes of a probed message");
+    return MPI_SUCCESS;
+}
+
+static void at_end(int number)
+{
+    enum { BYTES = 1 << 20 };
+    static struct memory memory[2];
+    int keyval;
+    (void)number;
+    for (int i = 0; i < 2; i++) {
+        memory[i] = memory_new(MEMORY_DEVICE, BYTES);
+        fill(&memory[i], BYTES, (unsigned)rank);
+    }
+    MPI_Sendrecv(memory[0].address, BYTES, MPI_BYTE, 1 - rank, 1, memory[1].address, BYTES,
+                 MPI_BYTE, 1 - rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, use_at_end, &keyval, NULL);
+    MPI_Comm_set_attr(MPI_COMM_SELF, keyval, memory);
+    MPI_Finalize();
+}
+
 static void attributes_device(int number)
 {
     (void)number;
@@ -680,6 +728,7 @@ const struct transparency transparency_comms[] = {
     {"persistent-comm-free-host", persistent_host, false},
     {"attributes", attributes_device, false},
     {"attributes-host", attributes_host, false},
+    {"at-end", at_end, false},
     {"ids", ids, false},
     {"crossed", crossed, false},
     {"made-of-freed", made_of_freed, false},
