@@ -74,27 +74,30 @@ static void fill(const struct fr_device_reshape *copy, struct fr_pack_fused *par
     fr_device_pack_fill_fused(&packing, params);
 }
 
-// Takes as many copies as one launch makes, from *next on, and advances *next. Shares the blocks by
-// the copies' bytes. Returns the number of blocks.
+// Takes as many copies as one launch makes, from *next on, and advances *next. Each gets one block,
+// and a share of the others by its bytes. Returns the number of blocks: at most `most`, if that is
+// FR_PACK_MANY or more.
 static unsigned gather(const struct fr_device_reshape *copies, size_t count, unsigned most,
                        size_t *next, struct fr_pack_many *params)
 {
     uint64_t all = 0;
     size_t end = *next;
-    for (unsigned used = 0; end < count && used < FR_PACK_MANY; end++) {
+    unsigned used = 0;
+    for (; end < count && used < FR_PACK_MANY; end++) {
         all += copies[end].bytes;
         used += copies[end].bytes > 0;
     }
+    unsigned others = most > used ? most - used : 0;
     params->count = params->first[0] = 0;
     for (; *next < end; ++*next) {
         const struct fr_device_reshape *copy = &copies[*next];
         if (copy->bytes == 0)
             continue;
         unsigned i = params->count++;
-        unsigned share = (unsigned)((double)copy->bytes / (double)all * most);
+        unsigned share = 1 + (unsigned)((double)copy->bytes / (double)all * others);
         fill(copy, &params->copies[i]);
         params->first[i + 1] =
-            params->first[i] + fr_device_pack_part(&params->copies[i].pack, share > 0 ? share : 1);
+            params->first[i] + fr_device_pack_part(&params->copies[i].pack, share);
     }
     return params->first[params->count];
 }

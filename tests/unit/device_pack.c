@@ -579,6 +579,30 @@ static void test_fused(void)
     CHECK(done - tables > rounds / 12 && tables > rounds / 12, "%u, %u", done, tables);
 }
 
+// One large copy and many small ones are as many blocks as have words, however many there may be.
+static void test_blocks(void)
+{
+    enum { SMALL = 7, SMALL_BYTES = 8, LARGE = (FR_PUSH_MAX_BLOCKS - 1) * 4096 };
+    struct fr_device_reshape copies[1 + SMALL];
+    struct fr_device_work work;
+    fill(&user, user_want);
+    fill(&device_packed, packed_want);
+    for (size_t i = 0, at = 0; i < 1 + SMALL; at += copies[i++].bytes) {
+        copies[i] = (struct fr_device_reshape){
+            .dst = {.address = (uintptr_t)user.address + at},
+            .src = {.address = (uintptr_t)device_packed.address + at},
+            .bytes = i == SMALL ? LARGE : SMALL_BYTES,
+        };
+    }
+    memcpy(user_want, packed_want, SMALL * SMALL_BYTES + LARGE);
+    fr_device_reshape_begin(&range, copies, 1 + SMALL, 2 * FR_PUSH_MAX_BLOCKS, &work);
+    CHECK(work.blocks > FR_PUSH_MAX_BLOCKS / 2 && work.blocks <= FR_PUSH_MAX_BLOCKS, "%u blocks",
+          work.blocks);
+    CHECK(fr_device_work_end(&work) == FR_OK);
+    driver_read(got, &user, SPACE);
+    CHECK(memcmp(got, user_want, SPACE) == 0);
+}
+
 static void test_kernels(void)
 {
     for (unsigned round = 0; round < KERNEL_ROUNDS / check_step(); round++) {
@@ -644,6 +668,7 @@ int main(void)
     CHECK(fr_device_pack_is_possible(&range));
     test_kernels();
     test_fused();
+    test_blocks();
     if (driver_is_simulated()) // a GPU is of no use afterwards
         test_fault();
     fr_device_release();
