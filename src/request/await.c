@@ -231,12 +231,20 @@ static int pack(const fr_word *args, void **packed, int *bytes)
                   args[7]);
 }
 
+// Whether MPI packs what an exchange in one buffer sends. Both its count and its bytes are an int.
+static bool is_packable(enum fr_fn fn, const fr_word *args)
+{
+    int64_t count = fr_abi_rows[fn].flags & FR_ROW_LARGE ? (int64_t)args[1] : (int)args[1];
+    int bytes = fr_abi_type_bytes(fr_abi_handle(args[2]));
+    return bytes >= 0 && count <= INT_MAX / (bytes > 0 ? bytes : 1);
+}
+
 // Does an exchange that receives into the buffer that it sends from, by a packed copy.
 static int replace(enum fr_fn fn, const fr_word *args)
 {
     void *packed;
     int bytes;
-    if ((fr_abi_rows[fn].flags & FR_ROW_LARGE) && (int64_t)args[1] > INT_MAX)
+    if (!is_packable(fn, args))
         return fr_abi_call(fn, args);
     int rc = pack(args, &packed, &bytes);
     const fr_word apart[] = {FR_PTR(packed), (fr_word)bytes, fr_abi_mpi.PACKED, args[3],

@@ -13,7 +13,7 @@ check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/job_host tests/unit/job_hydra tests/unit/job_scale tests/unit/job_secret tests/unit/job_tally \
     tests/unit/policy_choose tests/unit/policy_collective tests/unit/policy_scheme tests/unit/policy_tuning \
     tests/unit/report_counts tests/unit/report_verdict \
-    tests/unit/request_schedule tests/unit/request_advance tests/unit/request_attendant tests/unit/request_complete \
+    tests/unit/request_schedule tests/unit/request_advance tests/unit/request_attendant tests/unit/request_await tests/unit/request_complete \
     tests/unit/request_deliver tests/unit/request_hidden_sends \
     tests/unit/request_pending tests/unit/request_posted tests/unit/request_table \
     tests/unit/rndv_batch tests/unit/rndv_ledger tests/unit/rndv_patience tests/unit/rndv_replica tests/unit/rndv_scheme tests/unit/rndv_send_stage \
@@ -81,6 +81,10 @@ tests_unit_request_schedule_LDADD =
 tests_unit_request_advance_SOURCES = tests/unit/request_advance.c src/request/advance.c src/abi/rows.c
 tests_unit_request_advance_CFLAGS = $(AM_CFLAGS)
 tests_unit_request_advance_LDADD =
+tests_unit_request_await_SOURCES = tests/unit/request_await.c src/request/await.c src/core/wait.c \
+    src/abi/rows.c
+tests_unit_request_await_CFLAGS = $(AM_CFLAGS)
+tests_unit_request_await_LDADD =
 tests_unit_request_complete_SOURCES = tests/unit/request_complete.c \
     src/request/complete.c src/request/outcome.c src/request/set.c src/abi/rows.c
 tests_unit_request_complete_CFLAGS = $(AM_CFLAGS)

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// MPI_Sendrecv_replace while others depend on this process, with an MPI of its own: by a packed
+// copy where MPI can make one, else by the real call.
+#include "config.h"
+
+#include "fabrail/job.h"
+#include "request/set_int.h"
+
+#include "check.h"
+#include "fabrail/rndv/progress.h"
+#include "request/request_int.h"
+
+#include <limits.h>
+
+enum { NOBODY = -1, PACKED = 9, ONE = 1, FOUR = 4, UNKNOWN = 5 };
+
+struct fr_abi_personality fr_abi_mpi = {
+    .PROC_NULL = NOBODY, .handle_bytes = 8, .PACKED = PACKED, .family = "test"};
+_Atomic size_t fr_rndv_reasons, fr_rndv_waiting_count, fr_request_tracked_count,
+    fr_request_posted_count;
+
+static unsigned called[FR_FN_COUNT];
+
+int fr_abi_call(enum fr_fn fn, const fr_word *args)
+{
+    called[fn]++;
+    if (fn == FR_FN_MPI_Pack_size) {
+        CHECK((int64_t)(int)args[0] * (args[1] == FOUR ? 4 : 1) <= INT_MAX);
+        *(int *)args[3] = (int)args[0] * (int)args[1];
+    }
+    if (fn == FR_FN_MPI_Test)
+        *(int *)args[1] = 1;
+    return fr_abi_mpi.SUCCESS;
+}
+
+int fr_abi_type_bytes(fr_word type)
+{
+    return type == UNKNOWN ? -1 : (int)type; // each handle is its size
+}
+
+static void test(enum fr_fn fn, int64_t count, fr_word type, bool packs)
+{
+    char buffer[16];
+    const fr_word args[FR_MAX_ARGS] = {FR_PTR(buffer), (fr_word)count, type, 1, 2, 1, 2, 3, 0};
+    memset(called, 0, sizeof(called));
+    CHECK(fr_request_call_real(fn, args) == fr_abi_mpi.SUCCESS);
+    CHECK(called[fn] == !packs && called[FR_FN_MPI_Pack_size] == packs &&
+              called[FR_FN_MPI_Pack] == packs && called[FR_FN_MPI_Isend] == packs,
+          "%lld elements of type %d", (long long)count, (int)type);
+}
+
+// ---- not called, or of no account here
+
+void fr_job_progress(void)
+{
+}
+
+void fr_rndv_progress(const struct fr_device_range *user)
+{
+    (void)user;
+}
+
+bool fr_rndv_is_awaited(void)
+{
+    return true;
+}
+
+void fr_request_advance_all(void)
+{
+}
+
+size_t fr_request_receive_early(void)
+{
+    return 0;
+}
+
+int fr_request_raise(char kind, fr_word object, int code)
+{
+    (void)kind;
+    (void)object;
+    return code;
+}
+
+bool fr_request_set_claim(struct fr_request_set *set)
+{
+    (void)set;
+    return true;
+}
+
+void fr_request_set_unclaim(struct fr_request_set *set)
+{
+    (void)set;
+}
+
+int main(void)
+{
+    fr_abi_rows_fill();
+    fr_request_expect(1);
+    test(FR_FN_MPI_Sendrecv_replace, 2, FOUR, true);
+    test(FR_FN_MPI_Sendrecv_replace, INT_MAX / 4 + 1, FOUR, false);
+    test(FR_FN_MPI_Sendrecv_replace, INT_MAX, FOUR, false);
+    test(FR_FN_MPI_Sendrecv_replace, 2, UNKNOWN, false);
+    test(FR_FN_MPI_Sendrecv_replace_c, 2, FOUR, true);
+    test(FR_FN_MPI_Sendrecv_replace_c, (int64_t)1 << 40, ONE, false);
+    test(FR_FN_MPI_Sendrecv_replace_c, (int64_t)INT64_MAX, FOUR, false);
+    return check_result();
+}
