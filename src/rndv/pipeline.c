@@ -152,14 +152,15 @@ bool fr_rndv_pipeline_lose(struct fr_rndv_send *send)
     return true;
 }
 
-// Gives the next fragment to MPI. After a failure it gives an empty one.
+// Gives the next fragment to MPI. After a failure it gives an empty one, and there may be no
+// copies.
 static void send_fragment(struct fr_rndv_send *send)
 {
     struct sending *sending = send->state;
     size_t index = sending->sent++;
-    uintptr_t from = fr_rndv_stage_address(send, index << sending->shift);
     size_t bytes =
         send->failure != FR_OK ? 0 : fr_rndv_fragment_bytes(send->bytes, sending->shift, index);
+    uintptr_t from = bytes > 0 ? fr_rndv_stage_address(send, index << sending->shift) : 0;
     char *request = sending->requests + index * fr_abi_mpi.handle_bytes;
     enum fr_fn fn = sending->sent == sending->count ? FR_FN_MPI_Issend : FR_FN_MPI_Isend;
     const fr_word args[] = {from,

@@ -34,6 +34,7 @@ fr_unit_processes = $(patsubst %,tests/unit/%,coll_host_reduce coll_segment coll
 tests_unit_coll_agree_LDFLAGS = -Wl,--wrap=fr_ipc_forget_buffer
 tests_unit_coll_task_LDFLAGS = -Wl,--wrap=fr_coll_team_message_tell,--wrap=fr_coll_team_message_was_told
 tests_unit_rndv_replica_LDFLAGS = -Wl,--wrap=calloc
+tests_unit_rndv_send_stage_LDFLAGS = -Wl,--wrap=fr_abi_call
 tests_unit_rndv_scheme_LDFLAGS = -Wl,--wrap=fr_job_control_is_alive
 tests_unit_request_table_LDFLAGS = -Wl,--wrap=fr_rndv_incoming_any,--wrap=fr_rndv_incoming_read \
     -Wl,--wrap=fr_rndv_incoming_take,--wrap=fr_rndv_incoming_take_known \

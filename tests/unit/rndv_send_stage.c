@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "rndv/send.h"
+#include "rndv/waiting_sends.h"
 
 #include "bytes_layout.h"
 #include "driver.h"
@@ -69,6 +70,32 @@ static void check_failed_copy(void)
     }
 }
 
+int __wrap_fr_abi_call(enum fr_fn fn, const fr_word *args);
+
+static unsigned sent; // fragments
+
+int __wrap_fr_abi_call(enum fr_fn fn, const fr_word *args)
+{
+    if (fn == FR_FN_MPI_Isend || fn == FR_FN_MPI_Issend) {
+        CHECK(args[1] == 0, "%zu bytes", (size_t)args[1]);
+        sent++;
+    }
+    return fr_abi_mpi.SUCCESS;
+}
+
+// A message for which there was no memory has no copies, and where they would be was never written.
+static void check_lost(void)
+{
+    static struct fr_rndv_send send;
+    send = (struct fr_rndv_send){.call = "a test", .bytes = STEPS, .sent = true};
+    memset(&send.stage.view, 0xa5, sizeof(send.stage.view));
+    send.stage.view.lease.address = NULL;
+    CHECK(fr_rndv_pipeline_lose(&send) && send.failure == FR_ERR_NO_MEMORY);
+    (void)send.scheme->progress(&send);
+    CHECK(sent > 0);
+    free(send.state);
+}
+
 int main(void)
 {
     CUcontext context;
@@ -80,6 +107,7 @@ int main(void)
     check_move(STEPS, false);
     check_move(STEPS, true);
     check_failed_copy();
+    check_lost();
     fr_staging_release();
     fr_device_release();
     return check_result();
