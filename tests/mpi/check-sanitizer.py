@@ -3,13 +3,14 @@
 """Reads what sanitizers wrote about the ranks of a launch (check-sanitizer.py FILE...) and shows what
 concerns Fabrail. MPI libraries leak at exit and synchronise in ways that sanitizers do not see; a
 report about their own doing is left out. Exit status 1 when anything is left."""
+import os
 import re
 import sys
 
 # A report's frames are "#N 0xADDRESS in FUNCTION FILE" or "#N FUNCTION FILE".
 FRAME = re.compile(r"^\s+#(\d+) (.*)$")
-OURS = re.compile(r"libfabrail\.so|/src/(?:abi|coll|core|datatype|device|intercept|ipc|job|policy|rail|report|request|"
-                  r"rndv|staging)/(?:cuda/)?[\w.]+:\d+|/include/fabrail/|/tests/sim/")
+MODULES = "|".join(entry.name for entry in os.scandir(os.path.join(os.path.dirname(__file__), "../../src")) if entry.is_dir())
+OURS = re.compile(rf"libfabrail\.so|/src/(?:{MODULES})/(?:cuda/)?[\w.]+:\d+|/include/fabrail/|/tests/sim/")
 # Code of a library that has been unloaded, which goes by the name of the one that lay before it.
 NAMELESS = re.compile(r"0x[0-9a-f]+\s+\(")
 RUNTIME = re.compile(r"sanitizer|interceptor|asan|tsan|__libc_start")
