@@ -32,7 +32,7 @@ $(nodist_slurm_SCRIPTS): contrib/slurm/%: contrib/slurm/%.in Makefile
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(fr_contrib_edit) $(srcdir)/$@.in >$@.tmp && chmod +x $@.tmp && \
 	    mv -f $@.tmp $@
 EXTRA_DIST += contrib/rpm/build contrib/rpm/fabrail.spec contrib/conda/meta.yaml contrib/conda/build.sh \
-    contrib/easybuild/fabrail-0.1.0-GCCcore-13.2.0.eb contrib/container/Dockerfile \
+    contrib/easybuild/fabrail-0.1.0-GCCcore-13.2.0.eb contrib/container/Dockerfile contrib/container/Dockerfile.dockerignore \
     contrib/container/fabrail.def contrib/wheel/build contrib/wheel/pyproject.toml contrib/wheel/setup.py \
     contrib/wheel/fabrail/__init__.py contrib/wheel/fabrail/__main__.py
 # The plugin. Slurm's own functions are there when it is loaded.
