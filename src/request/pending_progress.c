@@ -9,13 +9,15 @@
 #include "fabrail/request/schedule.h"
 #include "fabrail/rndv/incoming.h"
 #include "fabrail/rndv/progress.h"
+#include "fabrail/rndv/receive.h"
 #include "request/table.h"
 
 #include <string.h>
 
 enum {
     FREED_LIMIT_S = 10,
-    MOST_EARLY = 128, // receives that are looked at in one go
+    MOST_EARLY = FR_RNDV_AT_ONCE, // receives that are looked at in one go
+    WAITED_BYTES = 1 << 20,       // of copies begun together, fewer than which are waited for
 };
 
 // Ends a send that is over. A failure stays with the operation, for the call that completes it.
@@ -88,20 +90,19 @@ static bool is_whole(const struct fr_request_op *op, const struct fr_rndv_incomi
 
 // Whether the request of a receive is complete with nothing but an RTS that has come whole. MPI is
 // not asked about any other: MPICH calls the error handler each time that it is asked for a
-// truncated one. `status` becomes NULL where MPI may not be asked.
-static bool has_come(struct fr_request_op *op, void **status, struct fr_rndv_incoming *incoming)
+// truncated one.
+static bool has_come(struct fr_request_op *op, struct fr_rndv_incoming *incoming)
 {
+    _Alignas(16) char status[FR_STATUS_BYTES];
     int complete = 0;
     if (!fr_request_holds_rts(op, incoming) ||
         !fr_rndv_incoming_fits(incoming, fr_request_receive_view(op)->out_bytes))
         return false;
-    if (!may_ask(op)) {
-        *status = NULL;
+    if (!may_ask(op))
         return is_whole(op, incoming);
-    }
-    return FR_MPI(Request_get_status, op->key, FR_PTR(&complete), FR_PTR(*status)) ==
+    return FR_MPI(Request_get_status, op->key, FR_PTR(&complete), FR_PTR(status)) ==
                fr_abi_mpi.SUCCESS &&
-           complete && fr_request_has_rts(op, *status, incoming);
+           complete && fr_request_has_rts(op, status, incoming);
 }
 
 static bool may_bring_rts(const struct fr_request_op *op)
@@ -142,9 +143,7 @@ static bool is_under_way(struct fr_request_op *op, struct fr_request_looks *look
 
 bool fr_request_is_arriving(struct fr_request_op *op, struct fr_request_looks *looks)
 {
-    _Alignas(16) char own_status[FR_STATUS_BYTES];
     struct fr_rndv_incoming incoming;
-    void *status = own_status;
     if (op->arrival)
         return !fr_request_arrival_poll(op);
     if (!may_bring_rts(op))
@@ -154,25 +153,24 @@ bool fr_request_is_arriving(struct fr_request_op *op, struct fr_request_looks *l
     if (!op->receive.has_ended && is_under_way(op, looks))
         return true;
     if (!fr_request_holds_rts(op, &incoming) || fr_rndv_incoming_is_short(&incoming) ||
-        !has_come(op, &status, &incoming))
+        !has_come(op, &incoming))
         return false;
-    return !fr_request_arrival_begin(op, &incoming) || !fr_request_arrival_poll(op);
+    return !fr_request_arrivals_begin(&op, &incoming, 1) || !fr_request_arrival_poll(op);
 }
 
 // Receives for an operation that also sends. The sender of that message may be waiting in the same
 // way.
 static void look_at_own(struct fr_request_op *op)
 {
-    _Alignas(16) char own_status[FR_STATUS_BYTES];
     struct fr_rndv_incoming incoming;
-    void *status = own_status;
+    void *no_status = NULL;
     int error = fr_abi_mpi.SUCCESS;
     struct fr_request_looks looks = {.receives = 1};
     if (!may_bring_rts(op) || fr_request_is_arriving(op, &looks) || op->delivered)
         return;
     // Only an operation that is complete but for its send can have been received.
-    if (has_come(op, &status, &incoming))
-        (void)!fr_request_deliver(&op, &status, &error, 1); // a failure stays with it
+    if (has_come(op, &incoming))
+        (void)!fr_request_deliver(&op, &no_status, &error, 1); // a failure stays with it
 }
 
 // Begins to wait for an operation. Most receivers pull within ten microseconds, and then wait for
@@ -204,51 +202,66 @@ struct early {
     size_t claimed_count;
     struct fr_request_op *ops[MOST_EARLY];
     struct fr_rndv_incoming incoming[MOST_EARLY];
-    void *statuses[MOST_EARLY]; // NULL where MPI was not asked
     size_t count;
     size_t ended; // receives whose message was on its way, and is there now
-    _Alignas(16) char own_statuses[MOST_EARLY][FR_STATUS_BYTES];
 };
 
-// Looks at the receives beyond the first `skip`. Moves on what takes as long as the network.
-// Returns false when there are none.
+// Looks at the receives beyond the first `skip`. Moves on those that are being received. Returns
+// false when there are none.
 static bool find_early(struct early *early, size_t skip)
 {
     early->count = early->ended = 0;
     early->claimed_count = fr_request_table_claim_receives(early->claimed, MOST_EARLY, skip);
     for (size_t i = 0; i < early->claimed_count; i++) {
         struct fr_request_op *op = early->claimed[i];
-        struct fr_rndv_incoming *incoming = &early->incoming[early->count];
-        void **status = &early->statuses[early->count];
-        *status = early->own_statuses[early->count];
         if (op->arrival)
             early->ended += fr_request_arrival_poll(op);
-        else if (!has_come(op, status, incoming))
-            continue;
-        else if (fr_rndv_incoming_is_short(incoming))
+        else if (has_come(op, &early->incoming[early->count]))
             early->ops[early->count++] = op;
-        else
-            early->ended += fr_request_arrival_begin(op, incoming) && fr_request_arrival_poll(op);
     }
     return early->claimed_count > 0;
+}
+
+// Whether what has come is copied by devices, and so short that its launch takes longer.
+static bool is_waited_for(const struct early *early)
+{
+    uint64_t bytes = 0;
+    bool is_short = true;
+    for (size_t i = 0; i < early->count; i++) {
+        bytes += early->incoming[i].bytes;
+        is_short = is_short && fr_rndv_incoming_is_short(&early->incoming[i]);
+    }
+    return is_short && bytes < WAITED_BYTES;
+}
+
+// Receives what has come, or begins to. Returns the number of messages. A failure stays with its
+// operation, for the call that completes it.
+static size_t receive_found(struct early *early)
+{
+    if (early->count == 0)
+        return 0;
+    if (!is_waited_for(early))
+        return fr_request_arrivals_begin(early->ops, early->incoming, early->count) ? early->count
+                                                                                    : 0;
+    (void)!fr_request_receive(early->ops, early->incoming, early->count);
+    fr_rndv_sweep_end();
+    for (size_t i = 0; i < early->count; i++)
+        early->ops[i]->delivered = true;
+    early->ended += early->count;
+    return early->count;
 }
 
 size_t fr_request_receive_early(void)
 {
     struct early early;
-    int errors[MOST_EARLY];
     size_t received = 0;
     if (!fr_rndv_incoming_any())
         return 0;
     fr_request_posted_look();
-    for (size_t skip = 0; find_early(&early, skip);
-         skip += early.claimed_count - early.count - early.ended) {
-        for (size_t i = 0; i < early.count; i++)
-            errors[i] = fr_abi_mpi.SUCCESS;
-        // A failure stays with its operation, for the call that completes it.
-        (void)!fr_request_deliver(early.ops, early.statuses, errors, early.count);
+    for (size_t skip = 0; find_early(&early, skip); skip += early.claimed_count - early.ended) {
+        received += early.ended;
+        received += receive_found(&early);
         fr_request_table_unclaim(early.claimed, early.claimed_count);
-        received += early.count + early.ended;
     }
     return received;
 }

@@ -111,10 +111,12 @@ void fr_request_advance_begin(struct fr_request_op *op);
 // Goes on with such a schedule, unless another thread does. Returns whether it is complete.
 bool fr_request_advance(struct fr_request_op *op);
 
-// Begins to receive the message whose RTS has come to an operation, and waits for none of its
-// bytes. The operation keeps it as its `arrival` until it is over. Returns false where memory is
-// short: nothing has begun then.
-bool fr_request_arrival_begin(struct fr_request_op *op, const struct fr_rndv_incoming *incoming);
+// Begins to receive the messages whose RTS have come to operations, at most FR_RNDV_AT_ONCE, and
+// waits for none of their bytes. Those that devices copy go together. An operation keeps its
+// message as its `arrival` until that is over. Returns false where memory is short: nothing has
+// begun then.
+bool fr_request_arrivals_begin(struct fr_request_op *const *ops,
+                               const struct fr_rndv_incoming *incoming, size_t count);
 
 // Moves the arrival of an operation on. Returns whether it is over, so that the operation is
 // delivered. A failure stays with it.

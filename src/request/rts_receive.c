@@ -247,6 +247,13 @@ static bool may_end_doubts(void)
            !fr_request_any_freed();
 }
 
+// Whether a message was sent after one that is in doubt, which then is *doubt.
+static bool is_doubt_of(const struct fr_rndv_incoming *incoming, struct doubt *doubt)
+{
+    doubt->number = incoming->number;
+    return may_end_doubts() && fr_rndv_incoming_is_after_doubt(incoming, &doubt->from);
+}
+
 static void end_doubts(const struct doubt *doubts, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -263,9 +270,7 @@ static enum fr_status receive(struct fr_request_op *const *ops, struct fr_rndv_i
     enum fr_status first = FR_OK;
     for (size_t i = 0; i < count; i++) {
         recvs[i] = recv_of(ops[i], &incoming[i], &nowhere);
-        doubts[doubt_count].number = incoming[i].number;
-        doubt_count += may_end_doubts() &&
-                       fr_rndv_incoming_is_after_doubt(&incoming[i], &doubts[doubt_count].from);
+        doubt_count += is_doubt_of(&incoming[i], &doubts[doubt_count]);
     }
     fr_report_waited(count == 1 ? incoming[0].from : -1);
     for (size_t i = 0; i < count; i++)
@@ -294,14 +299,27 @@ enum fr_status fr_request_receive(struct fr_request_op *const *ops,
 
 // ---- messages that are being received while the application does other things
 
+struct arrivals;
+
+// One message of them.
 struct fr_request_arrival {
+    struct arrivals *group;
+    struct fr_rndv_recv *recv; // of the group
     struct fr_rndv_incoming incoming;
-    struct fr_rndv_recv recv;
     struct fr_staging_view nowhere;
+    struct doubt doubt;
+    bool ends_doubt;
     size_t come; // fragments that had come at the last look
 };
 
-static _Atomic size_t arrivals;   // under way
+// Messages that were begun together.
+struct arrivals {
+    _Atomic size_t left;
+    struct fr_rndv_recv recvs[FR_RNDV_AT_ONCE];
+    struct fr_request_arrival each[];
+};
+
+static _Atomic size_t by_network; // under way
 static _Atomic int64_t moving_ns; // when one of them was last seen to move
 
 static void note_movement(void)
@@ -309,48 +327,82 @@ static void note_movement(void)
     atomic_store_explicit(&moving_ns, fr_time_coarse_ns(), memory_order_relaxed);
 }
 
-// Whether an arrival is under way. One whose sender has died may never end, and holds up nobody.
+// Whether a message comes over the network. One whose sender has died may never end, and holds up
+// nobody.
 static bool any_moves(void)
 {
-    return atomic_load_explicit(&arrivals, memory_order_relaxed) > 0 &&
+    return atomic_load_explicit(&by_network, memory_order_relaxed) > 0 &&
            fr_time_coarse_ns() - atomic_load_explicit(&moving_ns, memory_order_relaxed) <
                FR_SECOND_NS;
 }
 
-// One message at a time is received even if there is no room for it.
-bool fr_request_arrival_begin(struct fr_request_op *op, const struct fr_rndv_incoming *incoming)
+static size_t network_bytes(const struct fr_rndv_incoming *incoming, size_t count)
 {
-    if (any_moves() && !fr_staging_has_room((size_t)incoming->bytes))
-        return false;
-    struct fr_request_arrival *arrival = calloc(1, sizeof(*arrival));
-    if (!arrival)
-        return false;
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += fr_rndv_incoming_is_short(&incoming[i]) ? 0 : (size_t)incoming[i].bytes;
+    return bytes;
+}
+
+static void begin_arrival(struct fr_request_op *op, struct fr_request_arrival *arrival,
+                          const struct fr_rndv_incoming *incoming)
+{
     arrival->incoming = *incoming;
-    arrival->recv = recv_of(op, &arrival->incoming, &arrival->nowhere);
-    note_movement();
-    atomic_fetch_add_explicit(&arrivals, 1, memory_order_relaxed);
+    arrival->come = 0;
+    *arrival->recv = recv_of(op, &arrival->incoming, &arrival->nowhere);
+    arrival->ends_doubt = is_doubt_of(incoming, &arrival->doubt);
+    if (!fr_rndv_incoming_is_short(incoming)) {
+        note_movement();
+        atomic_fetch_add_explicit(&by_network, 1, memory_order_relaxed);
+    }
     op->arrival = arrival;
-    fr_rndv_receive_begin(&arrival->recv);
+    fr_report_message(false, incoming->from, incoming->number);
+    fr_rndv_receive_begin(arrival->recv);
+}
+
+// One message of the network at a time is received even if there is no room for it.
+bool fr_request_arrivals_begin(struct fr_request_op *const *ops,
+                               const struct fr_rndv_incoming *incoming, size_t count)
+{
+    size_t bytes = network_bytes(incoming, count);
+    if (bytes > 0 && any_moves() && !fr_staging_has_room(bytes))
+        return false;
+    struct arrivals *group = malloc(sizeof(*group) + count * sizeof(group->each[0]));
+    if (!group)
+        return false;
+    atomic_init(&group->left, count);
+    for (size_t i = 0; i < count; i++) {
+        group->each[i].group = group;
+        group->each[i].recv = &group->recvs[i];
+        begin_arrival(ops[i], &group->each[i], &incoming[i]);
+    }
     fr_rndv_sweep_end();
+    (void)fr_rndv_receive_poll(group->recvs, count);
     return true;
 }
 
 static void end_arrival(struct fr_request_op *op)
 {
-    (void)conclude(op, &op->arrival->recv); // a failure stays with the operation
-    free(op->arrival);
+    struct fr_request_arrival *arrival = op->arrival;
+    struct arrivals *group = arrival->group;
+    if (!fr_rndv_incoming_is_short(&arrival->incoming))
+        atomic_fetch_sub_explicit(&by_network, 1, memory_order_relaxed);
+    if (FR_UNLIKELY(arrival->ends_doubt))
+        end_doubts(&arrival->doubt, 1);
+    (void)conclude(op, arrival->recv); // a failure stays with the operation
     op->arrival = NULL;
     op->delivered = true;
-    atomic_fetch_sub_explicit(&arrivals, 1, memory_order_relaxed);
+    if (atomic_fetch_sub(&group->left, 1) == 1)
+        free(group);
 }
 
 bool fr_request_arrival_poll(struct fr_request_op *op)
 {
     struct fr_request_arrival *arrival = op->arrival;
-    bool over = fr_rndv_receive_poll(&arrival->recv);
-    if (arrival->recv.come != arrival->come)
+    bool over = fr_rndv_receive_poll(arrival->recv, 1);
+    if (arrival->recv->come != arrival->come)
         note_movement();
-    arrival->come = arrival->recv.come;
+    arrival->come = arrival->recv->come;
     if (!over)
         return false;
     end_arrival(op);
@@ -359,7 +411,7 @@ bool fr_request_arrival_poll(struct fr_request_op *op)
 
 enum fr_status fr_request_arrival_finish(struct fr_request_op *op)
 {
-    fr_rndv_receive_finish(&op->arrival->recv);
+    fr_rndv_receive_finish(op->arrival->recv);
     end_arrival(op);
     return op->failure;
 }

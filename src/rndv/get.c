@@ -15,6 +15,7 @@
 #include "rndv/send.h"
 #include "rndv/strides.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 // ---- the sender
@@ -114,7 +115,8 @@ static bool go_together(const struct fr_rndv_recv *a, const struct fr_rndv_recv 
 {
     const struct fr_rndv_pull *pull = fr_rndv_pull_of(a), *other = fr_rndv_pull_of(b);
     const struct fr_device_range *mover = mover_of(a), *also = mover_of(b);
-    return pull->native == other->native && pull->in_reach && other->in_reach &&
+    return !pull->alone && !other->alone && other->flight == NULL &&
+           pull->native == other->native && pull->in_reach && other->in_reach &&
            mover->device == also->device && mover->context == also->context;
 }
 
@@ -139,30 +141,74 @@ static void tell_sender(struct fr_rndv_recv *recv)
     fr_rndv_pull_of(recv)->told = true;
 }
 
-// Pulls pieces of receives that go together. Only copy engines reach memory of another device, or
-// of the host.
-static enum fr_status pull_pieces(struct fr_rndv_recv *const *recvs,
-                                  const struct fr_device_push_piece *pieces, size_t count)
+// Pieces of one or several receives that one call of the device module moves. Threads may each wait
+// for another of these receives.
+struct fr_rndv_flight {
+    struct fr_device_range range; // whose device and context move the bytes
+    bool has_others;              // it is of several receives
+    _Atomic size_t users;         // receives that have not landed
+    struct fr_lock lock;
+    bool over FR_GUARDED_BY(lock);
+    enum fr_status status FR_GUARDED_BY(lock);
+    struct fr_device_work work FR_GUARDED_BY(lock);
+};
+
+// Only copy engines reach memory of another device.
+static void push(struct fr_rndv_flight *flight, const struct fr_rndv_pull *pull,
+                 const struct fr_device_push_piece *pieces, size_t count) FR_REQUIRES(flight->lock)
 {
-    const struct fr_device_range *mover = mover_of(recvs[0]);
-    const struct fr_rndv_pull *pull = fr_rndv_pull_of(recvs[0]);
+    enum fr_device_engine engine = FR_ENGINE_CE;
     size_t largest = 0;
-    if (!pull->in_reach)
-        return pull_over_host(recvs[0], pieces);
-    if (!pull->native)
-        return fr_device_push_synced(mover, pieces, count, FR_ENGINE_CE, 0);
     for (size_t i = 0; i < count; i++)
         largest = pieces[i].bytes > largest ? pieces[i].bytes : largest;
-    return fr_device_push_synced(
-        mover, pieces, count,
-        fr_ipc_engine(count == 1 ? FR_SIZE_MESSAGE_CE : FR_SIZE_EXCHANGE_CE, largest),
-        (unsigned)fr_core_settings()->peer_sms);
+    if (pull->native)
+        engine = fr_ipc_engine(count == 1 ? FR_SIZE_MESSAGE_CE : FR_SIZE_EXCHANGE_CE, largest);
+    fr_device_push_synced_begin(&flight->range, pieces, count, engine,
+                                pull->native ? (unsigned)fr_core_settings()->peer_sms : 0,
+                                &flight->work);
 }
 
-// Notes the outcome of a piece, and tells the sender if it was the last one.
+// Begins to pull pieces of receives that go together. Returns NULL where memory is short.
+static struct fr_rndv_flight *take_off(struct fr_rndv_recv *const *recvs,
+                                       const struct fr_device_push_piece *pieces, size_t count)
+{
+    const struct fr_rndv_pull *pull = fr_rndv_pull_of(recvs[0]);
+    struct fr_rndv_flight *flight = malloc(sizeof(*flight));
+    if (flight == NULL)
+        return NULL;
+    flight->range = *mover_of(recvs[0]);
+    flight->has_others = count > 1;
+    atomic_init(&flight->users, count);
+    flight->lock = (struct fr_lock)FR_LOCK_INIT;
+    fr_core_lock(&flight->lock);
+    flight->over = !pull->in_reach;
+    flight->status = flight->over ? pull_over_host(recvs[0], pieces) : FR_OK;
+    if (!flight->over)
+        push(flight, pull, pieces, count);
+    fr_core_unlock(&flight->lock);
+    return flight;
+}
+
+// Returns whether a flight is over, which it is if `waits` is set. Then *status is how it has
+// ended.
+static bool has_landed(struct fr_rndv_flight *flight, bool waits, enum fr_status *status)
+{
+    fr_core_lock(&flight->lock);
+    if (!flight->over && (waits || fr_device_work_is_over(&flight->work))) {
+        flight->status = fr_device_work_end(&flight->work);
+        flight->over = true;
+    }
+    bool over = flight->over;
+    *status = flight->status;
+    fr_core_unlock(&flight->lock);
+    return over;
+}
+
+// Notes the outcome of a piece, and tells the sender if it was the last one. The sender may have
+// died meanwhile.
 static void end_piece(struct fr_rndv_recv *recv, size_t bytes, enum fr_status status)
 {
-    recv->status = status;
+    recv->status = recv->status == FR_OK ? status : recv->status;
     fr_rndv_pull_of(recv)->done += bytes;
     if (is_over(recv))
         tell_sender(recv);
@@ -180,8 +226,7 @@ static bool sync_target(struct fr_rndv_recv *recv, const struct fr_device_push_p
     return status == FR_OK;
 }
 
-// Pulls the ready bytes of the receive at `first` and of later ones that can go with it. If that
-// fails, each is pulled alone, so that only those fail that cannot be pulled.
+// Begins to pull the ready bytes of the receive at `first` and of later ones that can go with it.
 static void pull_together(struct fr_rndv_recv **recvs, size_t count, size_t first)
 {
     struct fr_device_push_piece pieces[FR_RNDV_AT_ONCE];
@@ -194,11 +239,34 @@ static void pull_together(struct fr_rndv_recv **recvs, size_t count, size_t firs
         pieces[used] = piece_of(recvs[i]);
         used += sync_target(recvs[i], &pieces[used]);
     }
-    enum fr_status status = used > 0 ? pull_pieces(with, pieces, used) : FR_OK;
+    struct fr_rndv_flight *flight = used > 0 ? take_off(with, pieces, used) : NULL;
     for (size_t i = 0; i < used; i++) {
-        bool alone = status != FR_OK && used > 1;
-        end_piece(with[i], pieces[i].bytes, alone ? pull_pieces(&with[i], &pieces[i], 1) : status);
+        fr_rndv_pull_of(with[i])->flight = flight;
+        fr_rndv_pull_of(with[i])->flying = pieces[i].bytes;
+        if (flight == NULL)
+            end_piece(with[i], 0, FR_ERR_NO_MEMORY);
     }
+}
+
+// Ends the part of a receive in a flight that is over. Returns whether it has none any more. Where
+// a flight of several has failed, each is pulled alone, so that only those fail that cannot be
+// pulled.
+static bool land(struct fr_rndv_recv *recv)
+{
+    struct fr_rndv_pull *pull = fr_rndv_pull_of(recv);
+    struct fr_rndv_flight *flight = pull->flight;
+    enum fr_status status;
+    if (flight == NULL)
+        return true;
+    if (!has_landed(flight, recv->waits, &status))
+        return false;
+    pull->flight = NULL;
+    pull->alone = status != FR_OK && flight->has_others;
+    if (!pull->alone)
+        end_piece(recv, status == FR_OK ? pull->flying : 0, status);
+    if (atomic_fetch_sub(&flight->users, 1) == 1)
+        free(flight);
+    return true;
 }
 
 static bool start_fused(const struct fr_rndv_recv *recv, size_t last, struct fr_device_batch *batch)
@@ -319,11 +387,14 @@ bool fr_rndv_get_pull(struct fr_rndv_recv **recvs, size_t count)
     if (used > 0)
         pull_shaped(shaped, used);
     for (size_t i = 0; i < count; i++) {
-        if (!fr_rndv_pull_is_shaped(fr_rndv_pull_of(recvs[i])) && can_go_on(recvs[i]))
+        bool landed = land(recvs[i]);
+        if (landed && !fr_rndv_pull_is_shaped(fr_rndv_pull_of(recvs[i])) && can_go_on(recvs[i])) {
             pull_together(recvs, count, i);
-        if (is_over(recvs[i]))
+            landed = land(recvs[i]);
+        }
+        if (landed && is_over(recvs[i]))
             tell_sender(recvs[i]);
-        over = over && is_over(recvs[i]);
+        over = over && landed && is_over(recvs[i]);
     }
     return over;
 }

@@ -7,10 +7,14 @@
 #include "fabrail/device/shape.h"
 #include "fabrail/rndv/receive.h"
 
+struct fr_rndv_flight;
+
 // A pull that is under way.
 struct fr_rndv_pull {
     size_t bytes; // bytes that there is room for
     size_t done;
+    struct fr_rndv_flight *flight; // work of the device that moves the next `flying` bytes, or NULL
+    size_t flying;
     struct fr_ipc_mapping mapping;
     struct fr_ipc_mapping table_mapping;
     uintptr_t table; // of the sender's layout, as the pulling device sees it; 0: there is none
@@ -24,6 +28,7 @@ struct fr_rndv_pull {
     bool by_copies;                     // copies of the driver pack them
     bool has_gaps;                      // the sender's layout has
     bool told;                          // the sender knows the outcome
+    bool alone;                         // a flight with others has failed
     struct fr_staging_lease bounce;     // packed host memory
     struct fr_rndv_pull *next;          // in the pool
     struct fr_staging_view packed;      // a copy of the view with packed device memory of its own

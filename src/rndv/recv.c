@@ -119,11 +119,14 @@ static size_t select(struct fr_rndv_recv *recvs, size_t count, unsigned scheme,
 static bool pull_all(struct fr_rndv_recv *recvs, size_t count)
 {
     struct fr_rndv_recv *selected[FR_RNDV_AT_ONCE];
+    unsigned present = 0;
     bool over = true;
-    for (unsigned id = 0; id < FR_SCHEME_COUNT; id++) {
-        size_t used = select(recvs, count, id, selected);
-        if (used > 0)
-            over = fr_rndv_scheme_of(id)->pull(selected, used) && over;
+    for (size_t i = 0; i < count; i++)
+        present |= recvs[i].state != NULL ? 1U << recvs[i].incoming->place.scheme : 0;
+    for (unsigned id = 0; present >> id != 0; id++) {
+        if (present >> id & 1)
+            over =
+                fr_rndv_scheme_of(id)->pull(selected, select(recvs, count, id, selected)) && over;
     }
     return over;
 }
@@ -214,6 +217,8 @@ static void end_lost(struct fr_rndv_recv *recvs, size_t count)
 static void finish(struct fr_rndv_recv *recvs, size_t count)
 {
     struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+    for (size_t i = 0; i < count; i++)
+        recvs[i].waits = true;
     while (!poll(recvs, count)) {
         if (!rest(recvs, count) && !fr_wait_step(&wait))
             continue;
@@ -230,12 +235,16 @@ static void receive(struct fr_rndv_recv *recvs, size_t count)
     finish(recvs, count);
 }
 
-bool fr_rndv_receive_poll(struct fr_rndv_recv *recv)
+bool fr_rndv_receive_poll(struct fr_rndv_recv *recvs, size_t count)
 {
-    if (recv->asked) // the answer may have come
-        fr_rndv_progress(NULL);
-    end_lost(recv, 1);
-    return poll(recv, 1);
+    for (size_t i = 0; i < count; i++) {
+        if (recvs[i].asked) // the answer may have come
+            fr_rndv_progress(NULL);
+    }
+    if (poll(recvs, count))
+        return true;
+    end_lost(recvs, count);
+    return false;
 }
 
 void fr_rndv_receive_finish(struct fr_rndv_recv *recv)

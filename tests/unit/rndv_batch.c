@@ -168,6 +168,24 @@ static unsigned long launches_so_far(void)
     return calls("cuLaunchKernel") + calls("cuGraphLaunch");
 }
 
+static bool waits = true; // in place of beginning to receive, and looking again and again
+static bool was_at_once;  // such receives were over at the first look
+
+static void receive(struct fr_rndv_recv *recvs, unsigned count)
+{
+    if (waits) {
+        fr_rndv_receive(recvs, count);
+        return;
+    }
+    for (unsigned i = 0; i < count; i++)
+        fr_rndv_receive_begin(&recvs[i]);
+    was_at_once = fr_rndv_receive_poll(recvs, count);
+    for (unsigned i = count; i-- > 0;) { // the last first
+        while (!fr_rndv_receive_poll(&recvs[i], 1))
+            fr_rndv_progress(NULL);
+    }
+}
+
 // Receives a window, in which `on_host` goes to host memory. `prepare` is called just before, for
 // what shall fail. Message `lost` is to fail, no other; with ANY any of them may. Returns how often
 // the driver was called, and writes how many of these were launches.
@@ -184,7 +202,7 @@ static unsigned long receive_window(unsigned count, unsigned on_host, void (*pre
     if (prepare != NULL)
         prepare();
     unsigned long before = calls(NULL), launched = launches_so_far();
-    fr_rndv_receive(window.recvs, count);
+    receive(window.recvs, count);
     *launches = launches_so_far() - launched;
     unsigned long used = calls(NULL) - before;
     for (unsigned i = 0; i < count; i++) {
@@ -323,6 +341,22 @@ static void run_launch_fails(void)
     close_both();
 }
 
+// Receives that are begun go together as well, and each ends by itself.
+static void run_begun(void)
+{
+    unsigned long used = 0, launches = 0;
+    open_both();
+    warm_up();
+    waits = false;
+    CHECK(exchange(MOST, NONE, NULL, NONE, &used, &launches));
+    CHECK(process_rank == 0 || launches == most_launches, "%lu launches", launches);
+    CHECK(!was_at_once);
+    CHECK(exchange(MOST, 5, NULL, NONE, &used, &launches));
+    CHECK(process_rank == 0 || launches == most_launches, "%lu launches", launches);
+    CHECK(exchange(MOST, NONE, fail_launch, NONE, &used, &launches));
+    close_both();
+}
+
 static const char *failing_graph_call;
 static void fail_graph(void)
 {
@@ -379,6 +413,12 @@ static void run_any_fails(void)
     close_both();
 }
 
+static void run_any_begun(void)
+{
+    waits = false;
+    run_any_fails();
+}
+
 static void fail_wait(void)
 {
     fail("cuStreamSynchronize", 1, CUDA_ERROR_UNKNOWN);
@@ -410,6 +450,8 @@ int main(int count, char **arguments)
         {.name = "launch", .count = 2, .run = run_launch_fails, .common = {"FABRAIL_TUNING="}},
         {.name = "graphs", .count = 2, .run = run_graphs, .common = {"FABRAIL_TUNING="}},
         {.name = "any", .count = 2, .run = run_any_fails, .common = {"FABRAIL_TUNING="}},
+        {.name = "begun", .count = 2, .run = run_begun, .common = {"FABRAIL_TUNING="}},
+        {.name = "any-begun", .count = 2, .run = run_any_begun, .common = {"FABRAIL_TUNING="}},
         {.name = "one", .count = 2, .run = run_one_fails, .common = {"FABRAIL_TUNING="}},
         {.name = NULL},
     };

@@ -399,7 +399,7 @@ static void receive_refused(void)
     refuses = true;
     fr_rndv_receive_begin(&recv);
     CHECK(recv.asked && recv.status == FR_OK, "waits for nobody");
-    CHECK(!fr_rndv_receive_poll(&recv) && recv.asked);
+    CHECK(!fr_rndv_receive_poll(&recv, 1) && recv.asked);
     process_meet();
     fr_rndv_receive_finish(&recv);
     refuses = false;
@@ -429,7 +429,7 @@ static void receive_a_part(void)
     hear(&incoming, 90);
     struct fr_rndv_recv recv = {.view = &buffer.view, .incoming = &incoming};
     fr_rndv_receive_begin(&recv);
-    CHECK(!fr_rndv_receive_poll(&recv) && recv.status == FR_OK);
+    CHECK(!fr_rndv_receive_poll(&recv, 1) && recv.status == FR_OK);
     is_gone = true;
     fr_rndv_receive_finish(&recv);
     is_gone = false;

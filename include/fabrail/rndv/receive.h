@@ -22,6 +22,7 @@ struct fr_rndv_recv {
     bool asked;                        // it has not done so yet
     bool untouched;                    // it has failed before any byte came: another scheme may do
     bool on_device;                    // NICs write the bytes to device memory
+    bool waits;                        // the caller waits for it, and does nothing else
     bool elsewhere;                    // MPI may be writing to the view's staging memory still
     enum fr_policy_verb verb;          // whether receiver reads or sender writes, of scheme rail
 };
@@ -44,8 +45,10 @@ void fr_rndv_sweep_end(void);
 // stay in place until the receive is over.
 void fr_rndv_receive_begin(struct fr_rndv_recv *recv);
 
-// Moves a receive on that fr_rndv_receive_begin has begun. Returns whether it is over.
-bool fr_rndv_receive_poll(struct fr_rndv_recv *recv);
+// Moves receives on that fr_rndv_receive_begin has begun, at most FR_RNDV_AT_ONCE, and does not
+// wait for their bytes. Those that have not moved yet go together as in fr_rndv_receive. Returns
+// whether all are over.
+bool fr_rndv_receive_poll(struct fr_rndv_recv *recvs, size_t count);
 
 // Waits until such a receive is over. Makes progress for others meanwhile.
 void fr_rndv_receive_finish(struct fr_rndv_recv *recv);
