@@ -111,6 +111,15 @@ static void note_version(const char *output, const char *name, struct fr_launche
     snprintf(launcher->version, sizeof(launcher->version), "%s", name);
 }
 
+static void note_failure(char *output, struct fr_launcher *launcher)
+{
+    size_t bytes = strlen(output);
+    while (bytes > 0 && output[bytes - 1] == '\n')
+        output[--bytes] = '\0';
+    const char *line = strrchr(output, '\n');
+    snprintf(launcher->failure, sizeof(launcher->failure), "%s", line ? line + 1 : output);
+}
+
 enum fr_status fr_launch_identify(const char *name, struct fr_launcher *launcher)
 {
     struct fr_child_result result;
@@ -127,8 +136,19 @@ enum fr_status fr_launch_identify(const char *name, struct fr_launcher *launcher
         note_version(mark, marks[i].name, launcher);
         break;
     }
+    if (launcher->family == FR_LAUNCH_UNKNOWN && result.output != NULL && result.status != 0)
+        note_failure(result.output, launcher);
     free(result.output);
     return launcher->family != FR_LAUNCH_UNKNOWN ? FR_OK : FR_ERR_UNSUPPORTED;
+}
+
+bool fr_launch_refuse(const struct fr_launcher *launcher, const char *name, const char *advice)
+{
+    if (!launcher->failure[0])
+        return fr_tool_complain("%s is no launcher of Open MPI, the MPICH family or Slurm%s", name,
+                                advice);
+    return fr_tool_complain("%s --version fails, \"%s\", so its kind of launcher is unknown%s",
+                            name, launcher->failure, advice);
 }
 
 bool fr_launch_identify_for(const char *name, enum fr_launch_family programs,
@@ -138,7 +158,7 @@ bool fr_launch_identify_for(const char *name, enum fr_launch_family programs,
     if (status == FR_ERR_NOT_FOUND)
         return fr_launch_complain("MPI launcher", name);
     if (status != FR_OK)
-        return fr_tool_complain("%s is no launcher of Open MPI, the MPICH family or Slurm", name);
+        return fr_launch_refuse(launcher, name, "");
     return launcher->family != FR_LAUNCH_SLURM || programs != FR_LAUNCH_UNKNOWN ||
            fr_tool_complain("%s starts programs of any MPI; name the family by --family", name);
 }

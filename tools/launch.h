@@ -25,6 +25,7 @@ struct fr_launcher {
     char path[FR_FILE_NAME_BYTES];
     enum fr_launch_family family;
     char version[160]; // such as "Open MPI 4.1.4"
+    char failure[160]; // the last line of a command that failed in place of telling its version
 };
 
 // Looks for an executable file as execvp does. Returns false when there is none.
@@ -33,6 +34,10 @@ bool fr_launch_find_file(const char *name, char path[FR_FILE_NAME_BYTES]);
 // Says why there is no such file to run ("program", "./a"), which was looked for in vain. Returns
 // false.
 bool fr_launch_complain(const char *what, const char *name);
+
+// Says why a command that fr_launch_identify has refused is no launcher, and `advice`. Returns
+// false.
+bool fr_launch_refuse(const struct fr_launcher *launcher, const char *name, const char *advice);
 
 // Finds the launcher and asks it for its version to tell the family. Returns FR_ERR_NOT_FOUND when
 // there is no such command, FR_ERR_UNSUPPORTED when it is none that is known here.

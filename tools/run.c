@@ -202,10 +202,7 @@ static bool choose_family(struct options *options, const char *name)
     if (status == FR_ERR_NOT_FOUND)
         return fr_launch_complain("MPI launcher", name);
     return status == FR_OK ||
-           fr_tool_complain(
-               "%s is no launcher of Open MPI, the MPICH family or Slurm; --launcher=env "
-               "sets the environment and runs it",
-               name);
+           fr_launch_refuse(&launcher, name, "; --launcher=env sets the environment and runs it");
 }
 
 // Says what is wrong with a program that is there and can be read.
