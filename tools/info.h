@@ -68,7 +68,8 @@ struct fr_info_nic {
     char name[64];
     char pci[32]; // empty: none that is known
     char link[32];
-    int gpu; // the one that it shares most of its way to the CPU with, -1 for none
+    int gpu;        // the one that it shares most of its way to the CPU with, -1 for none
+    bool by_itself; // it reads and writes memory of programs, as InfiniBand does
 };
 
 // A NIC that the library drives for a GPU, or, without one (-1), for host memory.

@@ -103,10 +103,13 @@ static int check_nics(const struct fr_info *info)
     const struct fr_info_rails *rails = &info->rails;
     struct rlimit locked;
     int found = 0;
+    bool by_themselves = false; // over sockets the CPU moves all bytes, and nothing is pinned
+    for (int i = 0; i < rails->count; i++)
+        by_themselves = by_themselves || rails->nics[i].by_itself;
     bool reached = access("/sys/module/nvidia_peermem", F_OK) == 0;
     for (int i = 0; i < info->gpus.count; i++)
         reached = reached || info->gpus.gpus[i].dma_buf;
-    if (rails->count == 0)
+    if (!by_themselves)
         return 0;
     if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur != RLIM_INFINITY)
         found += tell("memory that NICs may use is limited (ulimit -l)",

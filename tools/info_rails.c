@@ -265,6 +265,7 @@ static void add_nics(const char *folder, struct fr_info_rails *rails,
         memset(nic, 0, sizeof(*nic));
         snprintf(nic->name, sizeof(nic->name), "%.63s", entry->d_name);
         describe_link(folder, entry->d_name, nic->link, sizeof(nic->link));
+        nic->by_itself = strcmp(folder, "net") != 0;
         nic->gpu = -1;
         if (find_way(path, way)) {
             snprintf(nic->pci, sizeof(nic->pci), "%.31s", strrchr(way, '/') + 1);
@@ -279,5 +280,6 @@ void fr_info_rails_find(struct fr_info_rails *rails, const struct fr_info_gpus *
     memset(rails, 0, sizeof(*rails));
     ask_libfabric(rails, gpus);
     add_nics("infiniband", rails, gpus);
+    add_nics("cxi", rails, gpus);
     add_nics("net", rails, gpus);
 }
