@@ -49,6 +49,7 @@ struct options {
     struct fr_words preloads;    // further ones
     struct fr_words settings;    // FABRAIL_NAME=VALUE
     bool dry_run;
+    bool is_alone; // the command is the program, as a job of one rank
 };
 
 static void complain_of_setting(void *cookie, const char *text)
@@ -174,35 +175,21 @@ static bool complain_of_none(const char *name)
     return fr_tool_complain("no MPI launcher %s is on the path, nor any other", name);
 }
 
+static const char *base_of(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    return slash != NULL ? slash + 1 : name;
+}
+
 // Slurm's other commands say the same of themselves as srun does.
 static bool refuse_allocation(const char *name)
 {
-    const char *slash = strrchr(name, '/'), *base = slash != NULL ? slash + 1 : name;
+    const char *base = base_of(name);
     if (strcmp(base, "sbatch") != 0 && strcmp(base, "salloc") != 0)
         return true;
     return fr_tool_complain("%s starts no ranks; write fabrail run before the srun or mpirun that "
                             "does, in its script or behind it",
                             name);
-}
-
-static bool choose_family(struct options *options, const char *name)
-{
-    struct fr_launcher launcher;
-    if (options->family != FR_LAUNCH_ENV && !refuse_allocation(name))
-        return false;
-    if (options->family != FR_LAUNCH_UNKNOWN) {
-        char path[FR_FILE_NAME_BYTES];
-        return fr_launch_find_file(name, path) || fr_launch_complain("command", name);
-    }
-    enum fr_status status = fr_launch_identify(name, &launcher);
-    options->family = launcher.family;
-    options->launcher = launcher;
-    if (status == FR_ERR_NOT_FOUND && strchr(name, '/') == NULL)
-        return complain_of_none(name);
-    if (status == FR_ERR_NOT_FOUND)
-        return fr_launch_complain("MPI launcher", name);
-    return status == FR_OK ||
-           fr_launch_refuse(&launcher, name, "; --launcher=env sets the environment and runs it");
 }
 
 // Says what is wrong with a program that is there and can be read.
@@ -216,6 +203,62 @@ static bool check_kind(const char *path, const char *library)
                                 fr_elf_machine_name(&program), fr_elf_machine_name(&preload));
     return program.has_loader ||
            fr_tool_complain("%s is linked statically: nothing can be preloaded into it", path);
+}
+
+static bool is_named_as_launcher(const char *name)
+{
+    const char *base = base_of(name);
+    size_t length = strlen(base);
+    return strstr(base, "mpirun") != NULL || strstr(base, "mpiexec") != NULL ||
+           (length >= 3 && strcmp(base + length - 3, "run") == 0);
+}
+
+// Returns whether a command is a program without a launcher, so far as that is seen without running
+// it: a script that has the name of one, or what needs an MPI library.
+static bool is_seen_to_be_program(const char *name, const char *path)
+{
+    struct fr_words needed = {.list = NULL};
+    bool is_program = strchr(base_of(name), '.') != NULL;
+    fr_elf_list_needed(path, &needed);
+    for (size_t i = 0; i < needed.count && !is_program; i++)
+        is_program = fr_pairing_family_of(needed.list[i]) != FR_PAIRING_NONE;
+    fr_words_free(&needed);
+    return is_program;
+}
+
+// Takes the command as a job of one rank: it gets the environment.
+static bool run_alone(struct options *options, const char *path)
+{
+    options->family = FR_LAUNCH_ENV;
+    options->is_alone = true;
+    return check_kind(path, options->library);
+}
+
+// A launcher is asked what it is. Any other command is a program.
+static bool choose_family(struct options *options, const char *name)
+{
+    char path[FR_FILE_NAME_BYTES];
+    bool is_named = is_named_as_launcher(name), has_slash = strchr(name, '/') != NULL;
+    if (options->family != FR_LAUNCH_ENV && !refuse_allocation(name))
+        return false;
+    if (!fr_launch_find_file(name, path)) {
+        if (options->family != FR_LAUNCH_UNKNOWN)
+            return fr_launch_complain("command", name);
+        return is_named && !has_slash
+                   ? complain_of_none(name)
+                   : fr_launch_complain(is_named ? "MPI launcher" : "launcher or program", name);
+    }
+    if (options->family != FR_LAUNCH_UNKNOWN)
+        return true;
+    if (!is_named && is_seen_to_be_program(name, path))
+        return run_alone(options, path);
+    enum fr_status status = fr_launch_identify(name, &options->launcher);
+    options->family = options->launcher.family;
+    if (status == FR_OK)
+        return true;
+    return is_named ? fr_launch_refuse(&options->launcher, name,
+                                       "; --launcher=env sets the environment and runs it")
+                    : run_alone(options, path);
 }
 
 static bool names(int count, char *const *words, const char *one, const char *other)
@@ -299,8 +342,11 @@ static bool check_files(const struct options *options, int count, char *const *w
 {
     static const char *const names[] = {"FABRAIL_REPORT=", "FABRAIL_TRACE="};
     int end = fr_launch_find_program(options->family, count, words);
-    if (options->family == FR_LAUNCH_ENV ||
-        is_elsewhere(options->family, end < 0 ? count : end, words))
+    if (options->is_alone)
+        end = 0;
+    else if (options->family == FR_LAUNCH_ENV)
+        return true;
+    if (is_elsewhere(options->family, end < 0 ? count : end, words))
         return true;
     for (size_t i = 0; i < assignments->count * FR_ARRAY_LENGTH(names); i++) {
         const char *name = names[i % FR_ARRAY_LENGTH(names)];
@@ -376,6 +422,7 @@ int fabrail_run(int argc, char **argv)
             return EXIT_USAGE;
     }
     if (optind >= argc)
-        return fr_tool_misuse("which launcher? For example: fabrail run -- mpirun -n 4 ./program");
+        return fr_tool_misuse(
+            "which launcher or program? For example: fabrail run -- mpirun -n 4 ./program");
     return launch(&options, argc - optind, argv + optind);
 }
