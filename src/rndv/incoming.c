@@ -178,7 +178,8 @@ static enum fr_status begin_here(struct fr_rndv_incoming *incoming)
 }
 
 // Begins to receive a message of another host. Its entry was sent ahead of its RTS, but the sender
-// may have been stopped for a while.
+// may have been stopped for a while. Where there was no memory for the entry, the sender is told
+// that the message has failed.
 static enum fr_status begin_remote(struct fr_rndv_incoming *incoming)
 {
     struct fr_wait wait = {0};
@@ -187,6 +188,8 @@ static enum fr_status begin_remote(struct fr_rndv_incoming *incoming)
         enum fr_status status = fr_rndv_replica_find(incoming, FR_SCHEME_NONE);
         if (status == FR_OK) // taken before the bytes take the place of the RTS
             (void)fr_rndv_replica_take(incoming->from, incoming->number, false);
+        if (status == FR_ERR_NO_MEMORY)
+            fr_rndv_incoming_abandon(incoming);
         if (status != FR_ERR_NOT_FOUND)
             return status;
         wait_on(&wait);

@@ -42,6 +42,7 @@ struct early {
 // State of another process, by rank.
 struct peer {
     uint64_t latest; // number of the latest message that it has told of
+    uint64_t lost;   // number of the latest one that there was no memory to expect, or 0
     bool told_all;   // it was told that any message to it may be plain
     bool all_plain;  // any message from it may be plain
 };
@@ -52,7 +53,6 @@ static struct peer *peers FR_GUARDED_BY(lock); // NULL while closed
 static struct early all_early[MOST_EARLY] FR_GUARDED_BY(lock);
 static unsigned early_turn FR_GUARDED_BY(lock); // index of the one to be replaced next
 static atomic_bool any_told_all;
-static atomic_bool any_lost;         // there was no memory for something
 static _Atomic size_t waiting_count; // of waiting sends among the expected
 
 bool fr_rndv_replica_open(void)
@@ -60,7 +60,6 @@ bool fr_rndv_replica_open(void)
     struct peer *made = calloc((size_t)fr_job_size(), sizeof(*made));
     fr_core_lock(&lock);
     peers = made;
-    atomic_store_explicit(&any_lost, false, memory_order_relaxed);
     fr_core_unlock(&lock);
     return made != NULL;
 }
@@ -148,7 +147,7 @@ static void expect(int from, const struct fr_rndv_entry *entry) FR_REQUIRES(lock
             known->taken = was_early(from, entry->number);
     }
     if (known == NULL) {
-        atomic_store_explicit(&any_lost, true, memory_order_relaxed);
+        peers[from].lost = peers[from].latest;
         return;
     }
     set_ready(known, entry->ready);
@@ -203,7 +202,7 @@ enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned 
         status = FR_OK;
     } else if (known == NULL && other_than != FR_SCHEME_NONE) {
         status = FR_ERR_CANCELLED; // it was known before, so the sender has withdrawn it
-    } else if (known == NULL && atomic_load_explicit(&any_lost, memory_order_relaxed)) {
+    } else if (known == NULL && peers != NULL && incoming->number <= peers[incoming->from].lost) {
         status = FR_ERR_NO_MEMORY;
     }
     fr_core_unlock(&lock);
@@ -343,5 +342,9 @@ void fr_rndv_replica_visit(void (*visit)(int from, unsigned index)) FR_UNANALYSE
     for (struct expected *entry = expected; entry != NULL; entry = entry->hh.next) {
         if (fr_rndv_scheme_has(entry->entry.place.scheme, FR_RNDV_FRAGMENTED))
             visit((int)entry->key.from, entry->entry.index);
+    }
+    for (int from = 0; peers != NULL && from < fr_job_size(); from++) {
+        for (unsigned i = 0; i < FR_RNDV_SLOTS && peers[from].lost > 0; i++)
+            visit(from, i);
     }
 }

@@ -275,12 +275,18 @@ static void run_memory(void)
     tell(1, FR_CONTROL_PLAIN, (struct fr_rndv_entry){.sizes = HOST_LENGTH, .tag = 9});
     allocations_left = INT32_MAX;
     CHECK(is_known(1, 1, 1) && is_first(1, 1, 1, true, 1));
+    CHECK(find(2, 2, FR_SCHEME_NONE, &incoming) == FR_ERR_NOT_FOUND, "of another process");
+    CHECK(find(1, 3, FR_SCHEME_NONE, &incoming) == FR_ERR_NOT_FOUND, "not told of yet");
     CHECK(find(1, 2, FR_SCHEME_NONE, &incoming) == FR_ERR_NO_MEMORY);
     CHECK(fr_rndv_incoming_begin(&incoming) == FR_ERR_NO_MEMORY);
     CHECK(answer(1, 1, 1) == FR_RNDV_UNKNOWN && answer(1, 9, 0) == FR_RNDV_UNKNOWN);
     CHECK(fr_rndv_replica_take(1, 2 * FR_SLOT_ONE, true), "told of all the same");
     tell(1, FR_CONTROL_RTS, entry_of(3, 1, 1, 3));
     CHECK(is_known(1, 3, 3), "and later ones are kept");
+    visited = 0;
+    fr_rndv_replica_visit(visit);
+    CHECK(visited == 1000 * FR_RNDV_SLOTS + FR_RNDV_SLOTS * (FR_RNDV_SLOTS - 1) / 2,
+          "what it may have sent in fragments");
     fr_rndv_replica_close();
     allocations_left = 0;
     CHECK(!fr_rndv_replica_open());
@@ -356,6 +362,9 @@ static void run_sender(void)
     CHECK(fr_rndv_tell(1, FR_CONTROL_WITHDRAWN, &entry, true));
     process_meet();
     fr_rndv_ledger_free(message.index, false);
+    message = copy_to_other(40, &entry);
+    await_state(&message, FR_RNDV_FAILED); // there was no memory for its entry
+    fr_rndv_ledger_free(message.index, false);
 }
 
 static void hear_next(struct fr_rndv_incoming *incoming, uint64_t seed)
@@ -429,6 +438,12 @@ static void run_receiver(void)
         sched_yield();
     }
     process_meet();
+    hear_next(&incoming, 40);
+    allocations_left = 0;
+    CHECK(fr_rndv_incoming_begin(&incoming) == FR_ERR_NO_MEMORY);
+    allocations_left = INT32_MAX;
+    fr_rndv_replica_close(); // there is no MPI that has fragments to be discarded
+    CHECK(fr_rndv_replica_open());
 }
 
 static void run_messages(void)
