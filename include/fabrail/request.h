@@ -144,8 +144,8 @@ void fr_request_settle(bool within);
 enum { FR_REQUEST_SHORT_LIST = 32 }; // a call of up to so many requests takes no memory
 
 // Finishes complete operations whose request the application has freed. No call of the
-// application's completes them, so any call does. It looks at a few incomplete ones at most, so of
-// many operations some may be left to later calls.
+// application's completes them, so any call does. It looks at a few incomplete sends at most, so of
+// many some may be left to later calls.
 void fr_request_poll_freed(void);
 
 // Finishes operations whose request was freed, at the end of the job. All are complete then, unless

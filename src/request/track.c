@@ -80,13 +80,19 @@ static void take(struct fr_request_op *op) FR_REQUIRES(freed_lock)
     op->looked = ++freed_looks;
 }
 
-// Takes the operation that has waited longest in hand. Returns NULL if there is none. It stays
-// where threads that probe look for what it brings.
-static struct fr_request_op *take_in_hand(void)
+static bool is_send(const struct fr_request_op *op)
+{
+    return fr_abi_rows[op->fn].class == FR_CLASS_SEND;
+}
+
+// Takes the operation in hand that has waited longest, if it has not been looked at `since`. Takes
+// no sends unless they are asked for. Returns NULL if there is none. It stays where threads that
+// probe look for what it brings.
+static struct fr_request_op *take_in_hand(uint64_t since, bool sends)
 {
     fr_core_lock(&freed_lock);
     struct fr_request_op *op = freed, *left = NULL;
-    for (; op && op->claim.held; op = op->next)
+    for (; op && (op->claim.held || op->looked > since || (!sends && is_send(op))); op = op->next)
         left = is_left(op) ? op : left;
     if (op)
         take(op);
@@ -235,25 +241,26 @@ static bool look_at_freed(struct fr_request_op *op)
 }
 
 // Looks at operations one after the other, since an error handler that does not return leaves one
-// in hand. Those that have waited longest come first. Stops when so many have been found to be
-// under way.
-static void poll_freed(size_t most_under_way)
+// in hand. Those that have waited longest come first. Leaves sends out when so many have been found
+// to be under way.
+static void poll_freed(size_t most_sends)
 {
-    for (size_t left = atomic_load(&fr_request_freed_count); left > 0 && most_under_way > 0;
-         left--) {
-        struct fr_request_op *op = take_in_hand();
-        if (!op)
-            return;
-        most_under_way -= !look_at_freed(op);
+    const uint64_t since = fr_request_freed_looks();
+    struct fr_request_op *op;
+    while ((op = take_in_hand(since, most_sends > 0))) {
+        bool sends = is_send(op);
+        if (!look_at_freed(op) && sends)
+            most_sends--;
     }
 }
 
-// Looks at a few only: a program that frees many requests and calls MPI for each must not have all
-// looked at in each call.
+// Looks at a few sends only: a program that frees many and calls MPI for each must not have all
+// looked at in each call. A receive that is complete is seen now: once the program learns of it
+// from what has come later, it may unmap the memory.
 void fr_request_poll_freed(void)
 {
-    enum { MOST_UNDER_WAY = 8 };
-    poll_freed(MOST_UNDER_WAY);
+    enum { MOST_SENDS = 8 };
+    poll_freed(MOST_SENDS);
 }
 
 // Operations that are left are forgotten and their memory is kept, since MPI may still write it.
@@ -288,7 +295,7 @@ bool fr_request_look_at_unseen(uint64_t since)
     struct fr_request_op *op = freed;
     for (; op; op = op->next) {
         bool is_own = op->claim.held && op->claim.thread == &fr_request_call;
-        if (op->looked > since || is_own || fr_abi_rows[op->fn].class == FR_CLASS_SEND)
+        if (op->looked > since || is_own || is_send(op))
             continue;
         if (!op->claim.held)
             break;

@@ -23,7 +23,7 @@ struct receive {
     unsigned taken;
 };
 
-static struct receive receives[2 * MANY];
+static struct receive receives[3 * MANY];
 static size_t taken;       // in all
 static bool removes_first; // when some have been taken
 
@@ -230,6 +230,19 @@ static void test_many_freed(void)
     CHECK(tests <= MANY / 10, "%u by who probes", tests);
 }
 
+// All receives among them are looked at in each call. The memory of one that is complete may be
+// gone in the next call.
+static void test_many_received(void)
+{
+    for (size_t i = 2 * (size_t)MANY; i < 3 * (size_t)MANY; i++)
+        free_request(i, false);
+    tests = 0;
+    fr_request_poll_freed();
+    for (size_t i = 2 * (size_t)MANY; i < 3 * (size_t)MANY; i++)
+        CHECK(receives[i].op.looked != 0, "%zu", i);
+    CHECK(tests >= MANY && tests <= 2 * MANY, "%u", tests);
+}
+
 // One that is over keeps its communicator until a call has completed it.
 static void test_schedule(void)
 {
@@ -253,5 +266,6 @@ int main(void)
     test_many_freed();
     test_many();
     test_schedule();
+    test_many_received();
     return check_result();
 }
