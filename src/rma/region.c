@@ -147,24 +147,34 @@ enum fr_status fr_rma_detach(struct fr_rma_window *window, uintptr_t address)
 
 // ---- memory of other ranks
 
-// Whether a rank still shows the memory of a region.
-static bool is_shown(const struct fr_rma_window *window, const struct fr_rma_region *region)
+// Returns FR_ERR_NOT_FOUND if a rank no longer shows the memory of a region, and FR_ERR_LIMIT where
+// that is not known.
+static enum fr_status find_shown(const struct fr_rma_window *window,
+                                 const struct fr_rma_region *region)
 {
     const struct fr_rma_part *part = &region->part;
     struct fr_ipc_handle handle;
     uint64_t base, bytes;
-    return fr_rma_words_find(&window->words, region->rank, part->base, part->base + part->bytes,
-                             &handle, &base, &bytes) &&
-           handle.buffer_id == part->handle.buffer_id && base == part->base;
+    enum fr_status status = fr_rma_words_find(&window->words, region->rank, part->base,
+                                              part->base + part->bytes, &handle, &base, &bytes);
+    bool differs =
+        status == FR_OK && (handle.buffer_id != part->handle.buffer_id || base != part->base);
+    return differs ? FR_ERR_NOT_FOUND : status;
 }
 
-// Unmaps memory of a rank, but for what it shows: other threads may be using that.
-static void drop(struct fr_rma_window *window, int rank, bool all)
+// Unmaps memory of a rank, but for what it shows, or may show: other threads may be using that.
+// Returns whether all is known.
+static bool drop(struct fr_rma_window *window, int rank, bool all)
 {
     struct fr_rma_region **at = &window->regions;
+    bool known = true;
     while (*at) {
         struct fr_rma_region *region = *at;
-        if (region->rank != rank || (!all && is_shown(window, region))) {
+        enum fr_status shown = FR_OK;
+        if (region->rank == rank)
+            shown = all ? FR_ERR_NOT_FOUND : find_shown(window, region);
+        known = known && shown != FR_ERR_LIMIT;
+        if (shown != FR_ERR_NOT_FOUND) {
             at = &region->next;
             continue;
         }
@@ -172,6 +182,7 @@ static void drop(struct fr_rma_window *window, int rank, bool all)
         fr_ipc_unpin(&region->part.mapping);
         free(region);
     }
+    return known;
 }
 
 void fr_rma_regions_trim(struct fr_rma_window *window)
@@ -181,17 +192,15 @@ void fr_rma_regions_trim(struct fr_rma_window *window)
         if (part->is_far || rank == window->rank)
             continue;
         uint32_t version = fr_rma_words_version(&window->words, rank);
-        if (version == part->version)
-            continue;
-        drop(window, rank, false);
-        part->version = version;
+        if (version != part->version && drop(window, rank, false))
+            part->version = version;
     }
 }
 
 void fr_rma_regions_free(struct fr_rma_window *window)
 {
     for (int rank = 0; window->regions && rank < window->size; rank++)
-        drop(window, rank, true);
+        (void)drop(window, rank, true);
     while (window->attached) {
         struct fr_rma_region *region = window->attached;
         window->attached = region->next;
@@ -212,7 +221,7 @@ static struct fr_rma_region *map(struct fr_rma_window *window, int rank, uint64_
     region->rank = rank;
     part->unit = 1;
     if (fr_rma_words_find(&window->words, rank, low, high, &part->handle, &part->base,
-                          &part->bytes) &&
+                          &part->bytes) == FR_OK &&
         fr_ipc_pin_beyond(&part->handle, &user, &part->mapping) == FR_OK) {
         fr_rma_describe(part);
         part->is_mapped = true;

@@ -96,8 +96,9 @@ static bool look(const struct fr_rma_shelf *shelf, uint64_t low, uint64_t high,
 }
 
 // A rank that is gone may have left a write half done, so this does not try for ever.
-bool fr_rma_words_find(const struct fr_rma_words *words, int rank, uint64_t low, uint64_t high,
-                       struct fr_ipc_handle *handle, uint64_t *base, uint64_t *bytes)
+enum fr_status fr_rma_words_find(const struct fr_rma_words *words, int rank, uint64_t low,
+                                 uint64_t high, struct fr_ipc_handle *handle, uint64_t *base,
+                                 uint64_t *bytes)
 {
     enum { TRIES = 1000 };
     const struct fr_rma_shelf *shelf = fr_rma_words_shelf(words, rank);
@@ -105,8 +106,8 @@ bool fr_rma_words_find(const struct fr_rma_words *words, int rank, uint64_t low,
         uint32_t before = atomic_load(&shelf->writes);
         bool found = look(shelf, low, high, handle, base, bytes);
         if (before % 2 == 0 && atomic_load(&shelf->writes) == before)
-            return found;
+            return found ? FR_OK : FR_ERR_NOT_FOUND;
         fr_wait_yield();
     }
-    return false;
+    return FR_ERR_LIMIT;
 }

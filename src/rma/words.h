@@ -77,9 +77,12 @@ void fr_rma_words_hide(struct fr_rma_words *words, uint64_t base);
 // Returns how often a rank has taken memory away.
 uint32_t fr_rma_words_version(const struct fr_rma_words *words, int rank);
 
-// Finds memory of a rank that holds bytes [low, high). Returns false if there is none.
-bool fr_rma_words_find(const struct fr_rma_words *words, int rank, uint64_t low, uint64_t high,
-                       struct fr_ipc_handle *handle, uint64_t *base, uint64_t *bytes);
+// Finds memory of a rank that holds bytes [low, high). Returns FR_ERR_NOT_FOUND if there is none,
+// and FR_ERR_LIMIT where the shelf has been changing for so long that nobody can tell.
+FR_MUST_CHECK enum fr_status fr_rma_words_find(const struct fr_rma_words *words, int rank,
+                                               uint64_t low, uint64_t high,
+                                               struct fr_ipc_handle *handle, uint64_t *base,
+                                               uint64_t *bytes);
 
 // Tell a rank that this one has posted its memory for it, or has completed its accesses there.
 void fr_rma_words_post(struct fr_rma_words *words, int to);
