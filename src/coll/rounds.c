@@ -4,6 +4,7 @@
 
 #include "fabrail/coll/rounds.h"
 
+#include "fabrail/coll/queue.h"
 #include "fabrail/coll/team_message.h"
 
 #include "fabrail/job.h"
@@ -16,6 +17,7 @@ enum {
     LOOKS_A_JUDGEMENT = 64, // looks at shared memory, which take some nanoseconds each
     LOOKS_FOR_A_SLOT = 1000,
     YIELDS_A_PROGRESS = 64,
+    QUIT_LIMIT_S = 600,
 };
 
 static bool has_posted(const struct fr_coll_team *team, int rank, uint64_t round)
@@ -42,6 +44,25 @@ void fr_coll_team_say_lost(const struct fr_coll_team *team, int rank, const char
         fr_error("%s: rank %d of the communicator is gone", call, rank);
     else
         fr_error("%s: rank %d of the communicator has failed", call, rank);
+}
+
+// A rank may have quit in a later operation than this one.
+bool fr_coll_team_judge(struct fr_coll_team *team, struct fr_wait *time, const char *call)
+{
+    for (int rank = 0; rank < team->size; rank++) {
+        if (rank == team->rank || !fr_coll_team_has_lost(team, rank))
+            continue;
+        fr_coll_team_say_lost(team, rank, call);
+        return false;
+    }
+    fr_coll_queue_hold(team);
+    bool quit = fr_coll_team_was_quit(team);
+    fr_coll_queue_release(team);
+    if (quit && fr_wait_ns(time) >= QUIT_LIMIT_S * FR_SECOND_NS) {
+        fr_error("%s: a rank of the communicator has failed in some call", call);
+        return false;
+    }
+    return fr_rndv_wait_judge(time, call, "a rank of the communicator");
 }
 
 void fr_coll_team_break(struct fr_coll_team *team)

@@ -466,9 +466,23 @@ bool fr_intercept_call_persistent_send(struct fr_request_op *op, int *result)
     return true;
 }
 
-bool fr_intercept_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_coll_team *team,
+// A schedule that a blocking call runs.
+struct run {
+    struct fr_coll_team *team;
+    const char *call;
+};
+
+static bool judge(void *cookie, struct fr_wait *time)
+{
+    const struct run *run = cookie;
+    return fr_coll_team_judge(run->team, time, run->call);
+}
+
+bool fr_intercept_run_schedule(enum fr_fn fn, const fr_word *args, struct fr_coll_team *team,
                                int *result)
 {
+    bool over;
+
     fr_word comm = fr_abi_comm(fn, args);
     if (!fr_intercept_goes_by_messages(fn, args, team))
         return false;
@@ -478,9 +492,11 @@ bool fr_intercept_run_schedule(enum fr_fn fn, const fr_word *args, const struct 
         *result = refuse(op, comm, status);
         return true;
     }
-    int rc = fr_request_schedule_run(op);
+    struct run run = {team, fr_abi_rows[fn].name};
+    int rc = fr_request_schedule_run(op, judge, &run, &over);
     *result = rc == fr_abi_mpi.SUCCESS ? rc : fr_request_raise('c', comm, rc);
-    fr_request_op_free(op);
+    if (over)
+        fr_request_op_free(op);
     return true;
 }
 

@@ -169,7 +169,7 @@ int fr_intercept_call_part(enum fr_fn fn, fr_word *args, enum fr_fn counted_as);
 
 // Runs a blocking exchange message by message. Returns false where MPI's own is to be called, the
 // same on all ranks.
-bool fr_intercept_run_schedule(enum fr_fn fn, const fr_word *args, const struct fr_coll_team *team,
+bool fr_intercept_run_schedule(enum fr_fn fn, const fr_word *args, struct fr_coll_team *team,
                                int *result);
 
 // Makes a persistent send of a device buffer that can go by rendezvous, and owns the operation

@@ -218,16 +218,42 @@ bool fr_request_schedule_poll(struct fr_request_op *op)
     return schedule->complete;
 }
 
-int fr_request_schedule_run(struct fr_request_op *op)
+// Returns how many parts MPI has not completed. What Fabrail still does for the others needs no
+// rank to come.
+static size_t count_missing(struct fr_request_schedule *schedule)
 {
-    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+    size_t missing = 0;
+    for (size_t i = 0; i < schedule->count; i++) {
+        fr_word request = fr_abi_handle_load(schedule->parts, i);
+        int complete = 1;
+        if (request != fr_abi_mpi.REQUEST_NULL)
+            FR_MPI(Request_get_status, request, FR_PTR(&complete), fr_abi_mpi.STATUS_IGNORE);
+        missing += !complete;
+    }
+    return missing;
+}
+
+int fr_request_schedule_run(struct fr_request_op *op, fr_request_schedule_judge *judge,
+                            void *cookie, bool *over)
+{
+    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS}, look = {0}, time = {0};
+    size_t missing = SIZE_MAX;
     (void)fr_request_schedule_start(op);
-    while (!fr_request_schedule_poll(op)) {
+    while (!(*over = fr_request_schedule_poll(op))) {
         if (!fr_wait_step(&wait))
             continue;
         fr_rndv_progress(NULL);
         fr_request_advance_all();
         fr_request_receive_early();
+        if (fr_wait_ns(&look) < FR_SECOND_NS)
+            continue;
+        look = (struct fr_wait){0};
+        size_t still = count_missing(op->schedule);
+        if (still != missing || still == 0)
+            time = (struct fr_wait){0};
+        missing = still;
+        if (!judge(cookie, &time))
+            return fr_abi_mpi.ERR_OTHER;
     }
     return op->schedule->error;
 }

@@ -12,17 +12,19 @@
 
 #include <string.h>
 
-enum { SUCCESS = 0, FAILURE = 16 };
+enum { SUCCESS = 0, FAILURE = 16, OTHER = 17 };
 
-struct fr_abi_personality fr_abi_mpi = {.handle_bytes = 8, .SUCCESS = SUCCESS};
+struct fr_abi_personality fr_abi_mpi = {.handle_bytes = 8, .SUCCESS = SUCCESS, .ERR_OTHER = OTHER};
 struct fr_abi_handles fr_abi_named_types[2];
 
 static int begun, started, raised, answer;
 
 int fr_abi_call(enum fr_fn fn, const fr_word *args)
 {
-    (void)args;
-    CHECK(fn == FR_FN_MPI_Start);
+    if (fn == FR_FN_MPI_Testall || fn == FR_FN_MPI_Request_get_status)
+        *(int *)args[fn == FR_FN_MPI_Testall ? 2 : 1] = 0;
+    else
+        CHECK(fn == FR_FN_MPI_Start);
     return answer;
 }
 
@@ -70,6 +72,31 @@ static void test(bool persistent, int code, int starts)
     CHECK(started == starts && begun == starts && raised == code, "%d %d %d", started, begun,
           raised);
     CHECK(fr_request_schedule_poll(&op) && op.schedule->error == code);
+    free(op.schedule);
+}
+
+// A rank does not come, and the call does not wait for ever.
+static bool judge(void *cookie, struct fr_wait *time)
+{
+    CHECK(fr_wait_ns(time) >= 0);
+    return ++*(int *)cookie < 2;
+}
+
+static int start_part(struct fr_request_op *op)
+{
+    fr_abi_handle_store(fr_request_schedule_add(op->schedule), 0, 5);
+    return SUCCESS;
+}
+
+static void test_alone(void)
+{
+    struct fr_request_op op = {.active = true};
+    int judged = 0;
+    bool over = true;
+    answer = SUCCESS;
+    CHECK(fr_request_schedule_make(&op, 1, start_part) == FR_OK);
+    CHECK(fr_request_schedule_run(&op, judge, &judged, &over) == OTHER);
+    CHECK(judged == 2 && !over);
     free(op.schedule);
 }
 
@@ -149,5 +176,6 @@ int main(void)
     test(false, SUCCESS, 1);
     test(true, SUCCESS, 1);
     test(true, FAILURE, 0);
+    test_alone();
     return check_result();
 }

@@ -24,6 +24,11 @@ struct fr_coll_round {
 bool fr_coll_team_has_lost(const struct fr_coll_team *team, int rank);
 void fr_coll_team_say_lost(const struct fr_coll_team *team, int rank, const char *call);
 
+// Judges how long the ranks have been waited for that have not come to an operation by messages.
+// Returns false when one is gone, when FABRAIL_TIMEOUT has passed, or when ten minutes have and a
+// rank has quit, which is logged.
+bool fr_coll_team_judge(struct fr_coll_team *team, struct fr_wait *time, const char *call);
+
 // Breaks the team: this rank comes to no operation any more. Ranks of one host that wait for it
 // find that out.
 void fr_coll_team_break(struct fr_coll_team *team);

@@ -8,6 +8,7 @@
 #ifndef FR_FABRAIL_REQUEST_SCHEDULE_H
 #define FR_FABRAIL_REQUEST_SCHEDULE_H
 
+#include "fabrail/core/wait.h"
 #include "fabrail/request.h"
 
 // The schedule of an operation, which owns it.
@@ -77,7 +78,14 @@ fr_word fr_request_never(void);
 // Ends that request, if there is one. Called before MPI_Finalize, when no other thread is in MPI.
 void fr_request_end_never(void);
 
-// Runs the parts to their end, for a blocking call. Returns an MPI error code.
-int fr_request_schedule_run(struct fr_request_op *op);
+// Judges how long other ranks have not come to an operation. Returns false when they are waited for
+// no longer, which is logged.
+typedef bool fr_request_schedule_judge(void *cookie, struct fr_wait *time);
+
+// Runs the parts to their end, for a blocking call. `judge` is called once a second while some have
+// not come; its clock begins anew when one has. Returns an MPI error code. Writes to *over whether
+// all parts are over. If they are not, the operation must stay: MPI may use its memory.
+int fr_request_schedule_run(struct fr_request_op *op, fr_request_schedule_judge *judge,
+                            void *cookie, bool *over);
 
 #endif
