@@ -192,7 +192,7 @@ void fr_coll_open_slab(struct fr_coll_team *team, uint64_t meeting)
     uint64_t answer = WORD_NEVER;
     make_slab(team, &own);
     enum fr_status status = FR_ERR_MPI;
-    if (all && fr_coll_team_message_gather(&making, &own, sizeof(own), all))
+    if (fr_coll_team_message_gather(&making, &own, sizeof(own), all))
         status = map_slabs(team, all);
     free(all);
     uint64_t word = status == FR_OK ? 0 : status == FR_ERR_NOT_FOUND ? WORD_LATER : WORD_NEVER;

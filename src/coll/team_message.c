@@ -28,22 +28,33 @@ struct arrived {
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct arrived *all_arrived FR_GUARDED_BY(lock);
 
-static bool send(const struct fr_coll_meeting *meeting, int to, const void *data, size_t bytes)
+// Sends to ranks from `first` on, before `end`. Those wait for it. So without memory for a message
+// they get one without data, which is a refusal.
+static bool send(const struct fr_coll_meeting *meeting, int first, int end, const void *data,
+                 size_t bytes)
 {
-    size_t whole = sizeof(struct message) + bytes;
-    struct message *message = malloc(whole);
-    if (!message) {
-        fr_error("no memory for what another rank waits for");
-        return false;
+    enum { SHORT_BYTES = 256 };
+    _Alignas(struct message) char room[sizeof(struct message) + SHORT_BYTES];
+    struct message *message = (void *)room;
+    if (bytes > SHORT_BYTES)
+        message = malloc(sizeof(*message) + bytes);
+    bool sent = message != NULL;
+    if (!sent) {
+        fr_error("no memory for what other ranks wait for");
+        message = (void *)room;
+        bytes = 0;
     }
-    message->name = meeting->name;
-    message->call = meeting->call;
-    message->number = meeting->number;
-    memcpy(message->data, data, bytes);
-    int rc = FR_MPI(Send, FR_PTR(message), whole, fr_abi_mpi.BYTE, (fr_word)meeting->world[to],
-                    FR_COLL_MEET_TAG, fr_job_comm());
-    free(message);
-    return rc == fr_abi_mpi.SUCCESS;
+    *message = (struct message){meeting->name, meeting->call, meeting->number};
+    if (bytes > 0)
+        memcpy(message->data, data, bytes);
+    for (int to = first; to < end; to++)
+        sent = FR_MPI(Send, FR_PTR(message), sizeof(*message) + bytes, fr_abi_mpi.BYTE,
+                      (fr_word)meeting->world[to], FR_COLL_MEET_TAG,
+                      fr_job_comm()) == fr_abi_mpi.SUCCESS &&
+               sent;
+    if (message != (void *)room)
+        free(message);
+    return sent;
 }
 
 static bool is_for(const struct arrived *arrived, const struct fr_coll_meeting *meeting, int from)
@@ -84,8 +95,8 @@ static bool is_quit(const struct fr_coll_meeting *meeting)
     return quit;
 }
 
-// Receives one message from anybody into the list, if one has come. Returns false when MPI fails or
-// there is no memory.
+// Receives one message from anybody into the list, if one has come. Without memory it stays where
+// it is for now. Returns false when MPI fails.
 static bool receive_one(void)
 {
     _Alignas(16) char status[64];
@@ -99,8 +110,8 @@ static bool receive_one(void)
     FR_MPI(Get_count, FR_PTR(status), fr_abi_mpi.BYTE, FR_PTR(&bytes));
     struct arrived *arrived = calloc(1, sizeof(*arrived) + (size_t)bytes);
     if (!arrived) {
-        fr_error("no memory for what another rank has sent, which waits for an answer");
-        return false;
+        fr_warn_once("no memory for what another rank has sent, which waits for an answer");
+        return true;
     }
     if (FR_MPI(Recv, FR_PTR(&arrived->message), (fr_word)bytes, fr_abi_mpi.BYTE, (fr_word)source,
                FR_COLL_MEET_TAG, fr_job_comm(), fr_abi_mpi.STATUS_IGNORE) != fr_abi_mpi.SUCCESS ||
@@ -130,7 +141,7 @@ static bool receive_any(void)
     return received;
 }
 
-// Waits for a rank's message. The rank is in the same call, or will come to it.
+// Waits for a rank's message. The rank is in the same call, or will come to it. `data` may be NULL.
 static bool receive(const struct fr_coll_meeting *meeting, int from, void *data, size_t bytes)
 {
     struct fr_wait wait = {0};
@@ -141,49 +152,50 @@ static bool receive(const struct fr_coll_meeting *meeting, int from, void *data,
             return false;
     }
     bool fits = arrived->bytes == bytes;
-    if (fits)
+    if (fits && data)
         memcpy(data, arrived->message.data, bytes);
+    else if (!fits)
+        fr_error("rank %d of a communicator of several hosts has given up", from);
     free(arrived);
     return fits;
 }
 
-static bool send_to_all(const struct fr_coll_meeting *meeting, const void *data, size_t bytes)
+// Answers all, for rank 0. Without an answer that is a refusal, so that nobody waits for one.
+static bool answer_all(const struct fr_coll_meeting *meeting, const void *data, size_t bytes)
 {
-    for (int i = 1; i < meeting->size; i++) {
-        if (!send(meeting, i, data, bytes))
-            return false;
-    }
-    return true;
+    return send(meeting, 1, meeting->size, data, data ? bytes : 0) && data;
 }
 
 bool fr_coll_meet(const struct fr_coll_meeting *meeting, uint64_t word,
                   uint64_t (*judge)(uint64_t words, void *cookie), void *cookie, uint64_t *answer)
 {
+    bool all = true;
     if (meeting->rank != 0)
-        return send(meeting, 0, &word, sizeof(word)) &&
+        return send(meeting, 0, 1, &word, sizeof(word)) &&
                receive(meeting, 0, answer, sizeof(*answer));
-    for (int i = 1; i < meeting->size; i++) {
+    for (int i = 1; i < meeting->size && all; i++) {
         uint64_t other = 0;
-        if (!receive(meeting, i, &other, sizeof(other)))
-            return false;
+        all = receive(meeting, i, &other, sizeof(other));
         word |= other;
     }
-    *answer = judge(word, cookie);
-    return send_to_all(meeting, answer, sizeof(*answer));
+    if (all)
+        *answer = judge(word, cookie);
+    return answer_all(meeting, all ? answer : NULL, sizeof(*answer));
 }
 
 bool fr_coll_team_message_gather(const struct fr_coll_meeting *meeting, const void *own,
                                  size_t bytes, void *all)
 {
+    unsigned char *room = all;
     size_t every = (size_t)meeting->size * bytes;
+    bool has_all = true;
     if (meeting->rank != 0)
-        return send(meeting, 0, own, bytes) && receive(meeting, 0, all, every);
-    memcpy(all, own, bytes);
-    for (int i = 1; i < meeting->size; i++) {
-        if (!receive(meeting, i, (unsigned char *)all + (size_t)i * bytes, bytes))
-            return false;
-    }
-    return send_to_all(meeting, all, every);
+        return send(meeting, 0, 1, own, bytes) && receive(meeting, 0, all, every) && all;
+    if (room)
+        memcpy(room, own, bytes);
+    for (int i = 1; i < meeting->size && has_all; i++)
+        has_all = receive(meeting, i, room ? room + (size_t)i * bytes : NULL, bytes);
+    return answer_all(meeting, has_all ? room : NULL, every);
 }
 
 // Messages stay allocated, since nobody waits for the sends. There are only few of them.

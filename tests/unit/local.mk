@@ -1,6 +1,6 @@
 # Unit tests: a name each, of the file NAME.c. Those that include driver.h run on the simulated driver.
 check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
-    tests/unit/coll_agree tests/unit/coll_host_reduce tests/unit/coll_number tests/unit/coll_scale tests/unit/coll_segment \
+    tests/unit/coll_agree tests/unit/coll_host_reduce tests/unit/coll_meet tests/unit/coll_number tests/unit/coll_scale tests/unit/coll_segment \
     tests/unit/coll_slab tests/unit/coll_task \
     tests/unit/core_hash tests/unit/core_log tests/unit/core_settings tests/unit/core_site tests/unit/core_wait \
     tests/unit/device_classify tests/unit/device_clique tests/unit/device_context tests/unit/device_copy \
@@ -32,6 +32,7 @@ fr_unit_processes = $(patsubst %,tests/unit/%,coll_host_reduce coll_segment coll
 
 # With a function of the modules of their own.
 tests_unit_coll_agree_LDFLAGS = -Wl,--wrap=fr_ipc_forget_buffer
+tests_unit_coll_meet_LDFLAGS = -Wl,--wrap=fr_abi_call,--wrap=malloc
 tests_unit_coll_task_LDFLAGS = -Wl,--wrap=fr_coll_team_message_tell,--wrap=fr_coll_team_message_was_told
 tests_unit_rndv_replica_LDFLAGS = -Wl,--wrap=calloc
 tests_unit_rndv_send_stage_LDFLAGS = -Wl,--wrap=fr_abi_call

@@ -28,6 +28,7 @@ bool fr_coll_meet(const struct fr_coll_meeting *meeting, uint64_t word,
 
 // Writes the `bytes` bytes at `own` of each rank to `all`, by rank. Returns false when MPI fails,
 // when a rank has not come within FABRAIL_TIMEOUT, when one has quit before, or without memory.
+// `all` is NULL where there is none for what they say: this rank takes part all the same.
 bool fr_coll_team_message_gather(const struct fr_coll_meeting *meeting, const void *own,
                                  size_t bytes, void *all);
 
