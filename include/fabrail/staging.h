@@ -22,8 +22,10 @@ struct fr_staging_lease {
 // Lends `bytes` (> 0) of host memory, page-locked when possible. Takes the most recently returned
 // block of a size near it, else makes one. Beyond FABRAIL_STAGING_MAX, or when page-locking fails,
 // the memory is pageable and one warning names the setting. Returns FR_ERR_NO_MEMORY only when the
-// system has none.
+// system has none, which is logged. The second form is for callers that try again, and logs
+// nothing.
 FR_MUST_CHECK enum fr_status fr_staging_borrow(size_t bytes, struct fr_staging_lease *lease);
+FR_MUST_CHECK enum fr_status fr_staging_try_borrow(size_t bytes, struct fr_staging_lease *lease);
 
 // Returns whether `bytes` more of host memory, page-locked or not, can be lent within
 // FABRAIL_STAGING_MAX. For callers that can do without.

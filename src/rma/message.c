@@ -11,6 +11,7 @@
 
 enum {
     SMALL_BYTES = 4096, // of messages that need no workspace
+    RETRY_NS = 4000000, // while there is no memory
     AT_ONCE = 16,       // messages of a tag that are being received
     MOST_ANSWERS = 32,  // of this process under way, while it takes further requests
     STATUS_BYTES = 64,  // the largest status of all families has 32
@@ -37,7 +38,7 @@ struct fr_rma_message *fr_rma_message_new(size_t bytes)
     struct fr_rma_message *message = calloc(1, own + (is_small ? bytes : 0));
     if (!message)
         return NULL;
-    if (!is_small && fr_staging_borrow(bytes, &message->lease) != FR_OK) {
+    if (!is_small && fr_staging_try_borrow(bytes, &message->lease) != FR_OK) {
         free(message);
         return NULL;
     }
@@ -117,11 +118,16 @@ static void free_sent(void)
 }
 
 // Begins to receive the next message of a tag. Returns NULL if there is none. Without memory it
-// stays where it is, since only the thread that is busy here receives these tags.
+// stays where it is for some milliseconds, since only the thread that is busy here receives these
+// tags.
 static struct fr_rma_message *begin_next(int tag)
 {
+    static int64_t refused_ns; // when there was no memory last, or 0
     _Alignas(16) char status[STATUS_BYTES];
     int flag = 0, bytes = 0;
+    if (FR_UNLIKELY(refused_ns != 0) && fr_time_coarse_ns() - refused_ns < RETRY_NS)
+        return NULL;
+    refused_ns = 0;
     if (FR_MPI(Iprobe, (fr_word)fr_abi_mpi.ANY_SOURCE, (fr_word)tag, fr_job_comm(), FR_PTR(&flag),
                FR_PTR(status)) != fr_abi_mpi.SUCCESS ||
         !flag)
@@ -132,6 +138,7 @@ static struct fr_rma_message *begin_next(int tag)
     struct fr_rma_message *message = fr_rma_message_new(room);
     if (!message) {
         fr_warn_once("out of memory for a message about a window");
+        refused_ns = fr_time_coarse_ns();
         return NULL;
     }
     message->from = *(const int *)(void *)(status + fr_abi_mpi.status_source_offset);

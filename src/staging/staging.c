@@ -279,7 +279,7 @@ static struct fr_staging_block *borrow_cached(unsigned class_index)
     return block;
 }
 
-enum fr_status fr_staging_borrow(size_t bytes, struct fr_staging_lease *lease)
+enum fr_status fr_staging_try_borrow(size_t bytes, struct fr_staging_lease *lease)
 {
     unsigned class_index = fr_staging_class_of(bytes);
     if (bytes == 0 || class_index >= FR_STAGING_CLASSES)
@@ -287,16 +287,22 @@ enum fr_status fr_staging_borrow(size_t bytes, struct fr_staging_lease *lease)
     struct fr_staging_block *block = borrow_cached(class_index);
     if (block == NULL)
         block = grow(class_index);
-    if (block == NULL) {
-        fr_error("no memory for %zu bytes of staging memory", bytes);
+    if (block == NULL)
         return FR_ERR_NO_MEMORY;
-    }
     *lease = (struct fr_staging_lease){
         .address = block->address,
         .bytes = fr_staging_class_bytes(block->region->class_index),
         .block = block,
     };
     return FR_OK;
+}
+
+enum fr_status fr_staging_borrow(size_t bytes, struct fr_staging_lease *lease)
+{
+    enum fr_status status = fr_staging_try_borrow(bytes, lease);
+    if (status == FR_ERR_NO_MEMORY)
+        fr_error("no memory for %zu bytes of staging memory", bytes);
+    return status;
 }
 
 bool fr_staging_has_room(size_t bytes)
