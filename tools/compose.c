@@ -34,7 +34,7 @@ static const struct dialect hydra = {
             "print-all-exitcodes disable-auto-cleanup disable-hostname-propagation localroot "
             "skip-launch-node order-nodes-ascending nolocal gtool-verbose ",
     .one = " n np f configfile hosts host hostfile machinefile ppn perhost grr genvlist envlist "
-           "wdir path "
+           "wdir path memory-alloc-kinds "
            "umask bind-to map-by membind launcher bootstrap launcher-exec bootstrap-exec rmk iface "
            "prepend-pattern outfile-pattern errfile-pattern demux topolib usize arch port "
            "exitinfo cleanup pmi-port hydra-dir silent-abort gpus-per-proc gpu-subdevs-per-proc "
