@@ -126,21 +126,36 @@ static struct fr_lock lock = FR_LOCK_INIT;
 static struct freed *all_freed FR_GUARDED_BY(lock);
 static _Atomic size_t freed_count;
 
+static bool has_errors_return(fr_word comm)
+{
+    _Alignas(8) char handler[8];
+    if (FR_MPI(Comm_get_errhandler, comm, FR_PTR(handler)) != fr_abi_mpi.SUCCESS)
+        return false;
+    bool returns = fr_abi_handle_load(handler, 0) == fr_abi_mpi.ERRORS_RETURN;
+    FR_MPI(Errhandler_free, FR_PTR(handler));
+    return returns;
+}
+
 // Frees a communicator while Fabrail knows of messages. Persistent operations keep their
 // communicator alive, and schedules need its handle each time they are started. So it stays until
 // the last of them goes, but for its attributes.
 //
 // What nobody has received on it, nobody will. Exceptions are operations under way, which another
 // thread may be waiting for in a blocking call, and messages that were matched.
-static bool free_with_messages(fr_word *args, int *result)
+static bool free_with_messages(fr_word comm, fr_word *args, int *result)
 {
-    uint64_t name = fr_job_comm_name(fr_abi_handle_load((const void *)args[0], 0));
-    if (!name || !fr_rndv_incoming_any_here() || !fr_request_serial || fr_request_any_unmarked ||
-        fr_request_any_tracked() || fr_request_any_freed())
+    const uint64_t name = fr_job_comm_name(comm);
+    bool under_way = fr_request_any_tracked() || fr_request_any_freed();
+    bool drops = name && fr_rndv_incoming_any_here() && fr_request_serial &&
+                 !fr_request_any_unmarked && !under_way;
+    if (comm == fr_abi_mpi.COMM_NULL || (!drops && !under_way))
         return false;
+    bool returns = under_way && has_errors_return(comm);
     *result = FR_MPI(Comm_free, args[0]);
-    if (*result == fr_abi_mpi.SUCCESS)
+    if (*result == fr_abi_mpi.SUCCESS && drops)
         fr_rndv_incoming_drop(name);
+    if (*result == fr_abi_mpi.SUCCESS && under_way)
+        fr_request_comm_freed(comm, returns);
     return true;
 }
 
@@ -150,14 +165,15 @@ bool fr_intercept_call_comm_free(enum fr_fn fn, fr_word *args, int *result)
     (void)fn;
     if (!handle)
         return false;
-    if (!fr_request_needs_comm(fr_abi_handle_load(handle, 0)))
-        return free_with_messages(args, result);
-    *result = delete_attributes(fr_abi_handle_load(handle, 0));
+    fr_word comm = fr_abi_handle_load(handle, 0);
+    if (!fr_request_needs_comm(comm))
+        return free_with_messages(comm, args, result);
+    *result = delete_attributes(comm);
     if (*result != fr_abi_mpi.SUCCESS)
         return true; // it is not freed
     struct freed *freed = malloc(sizeof(*freed));
     if (freed) { // else MPI keeps it until its end
-        freed->comm = fr_abi_handle_load(handle, 0);
+        freed->comm = comm;
         fr_core_lock(&lock);
         freed->next = all_freed;
         all_freed = freed;

@@ -362,6 +362,8 @@ int fr_request_raise(char object_kind, fr_word object, int code)
     case 'f':
         FR_MPI(File_call_errhandler, object, (fr_word)code);
         break;
+    case 'r':
+        break;
     default:
         FR_MPI(Comm_call_errhandler, communicator_of_no_object(), (fr_word)code);
         break;

@@ -88,13 +88,18 @@ static bool holds_rts(const struct fr_request_posted *receive, struct fr_rndv_in
            fr_rndv_incoming_read(receive->buffer, incoming);
 }
 
-// Looks at a receive. If it has brought an RTS it goes on as an operation, which is asked whether
-// it is complete.
-static void look_at(struct fr_request_posted *receive)
+static bool is_on(const struct fr_request_posted *receive, fr_word comm)
+{
+    return comm && fr_abi_rows[receive->fn].comm >= 0 && fr_abi_handle(receive->comm) == comm;
+}
+
+// Looks at a receive. If it has brought an RTS, or is on `comm`, it goes on as an operation, which
+// is asked whether it is complete.
+static void look_at(struct fr_request_posted *receive, fr_word comm)
 {
     struct fr_rndv_incoming incoming;
-    struct fr_request_op *op =
-        holds_rts(receive, &incoming) ? fr_request_posted_promote(receive, true) : NULL;
+    bool goes_on = is_on(receive, comm) || holds_rts(receive, &incoming);
+    struct fr_request_op *op = goes_on ? fr_request_posted_promote(receive, true) : NULL;
     if (op)
         fr_request_table_unclaim(&op, 1);
     else
@@ -115,7 +120,8 @@ static bool peek_at(struct fr_request_posted *receive, fr_word request,
     return unknown;
 }
 
-void fr_request_posted_look(void)
+// Looks at all receives that nobody has claimed.
+static void look_at_ready(fr_word comm)
 {
     for (size_t i = 0; i < FR_PLACES; i++) {
         if (i % FR_WAYS == 0 &&
@@ -125,8 +131,18 @@ void fr_request_posted_look(void)
         if (fr_request_state_of_word(word) == FR_READY &&
             fr_request_word_change(&fr_request_place_words[i], word,
                                    fr_request_word_of(fr_request_of_word(word), FR_LOOKED)))
-            look_at(&fr_request_places[i]);
+            look_at(&fr_request_places[i], comm);
     }
+}
+
+void fr_request_posted_look(void)
+{
+    look_at_ready(0);
+}
+
+void fr_request_posted_promote_on(fr_word comm)
+{
+    look_at_ready(comm);
 }
 
 // Looks at a receive, which others may have in hand.
@@ -144,7 +160,7 @@ static bool take_from(struct fr_request_posted *receive, struct fr_rndv_incoming
             return peek_at(receive, request, incoming);
         if (fr_request_state_of_word(seen) == FR_READY &&
             fr_request_word_change(word, seen, fr_request_word_of(request, FR_LOOKED))) {
-            look_at(receive);
+            look_at(receive, 0);
             return false;
         }
     }

@@ -7,6 +7,7 @@
 #include "request/table.h"
 
 #include "fabrail/core/wait.h"
+#include "fabrail/request/posted.h"
 #include "fabrail/rndv/incoming.h"
 
 _Atomic size_t fr_request_tracked_count;
@@ -370,6 +371,17 @@ bool fr_request_needs_comm(fr_word comm)
         needed = op->schedule && op->object == comm;
     fr_core_unlock(&table_lock);
     return needed || fr_request_advances_on(comm);
+}
+
+void fr_request_comm_freed(fr_word comm, bool returns)
+{
+    fr_request_posted_promote_on(comm);
+    fr_core_lock(&table_lock);
+    struct walk walk;
+    for (struct fr_request_op *op = walk_first(&walk); op; op = walk_next(&walk))
+        fr_request_op_comm_freed(op, comm, returns);
+    fr_core_unlock(&table_lock);
+    fr_request_freed_comm_freed(comm, returns);
 }
 
 void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count)

@@ -326,6 +326,14 @@ size_t fr_request_take_freed(struct fr_rndv_incoming *incoming, size_t max)
     return count;
 }
 
+void fr_request_freed_comm_freed(fr_word comm, bool returns)
+{
+    fr_core_lock(&freed_lock);
+    for (struct fr_request_op *op = freed; op; op = op->next)
+        fr_request_op_comm_freed(op, comm, returns);
+    fr_core_unlock(&freed_lock);
+}
+
 // The staging memory of an active operation must live on, and so must the real request. The
 // application's handle becomes null, and the request is completed later.
 bool fr_request_free(fr_word *args, int *result)

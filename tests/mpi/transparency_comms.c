@@ -122,6 +122,29 @@ static void attributes(enum memory_kind kind)
     memory_free(&memory);
 }
 
+// A message is longer than its receive, on a communicator that is freed and returns errors. Rank 1
+// has device memory for it, or host memory (`number` 1).
+static void freed_error(int number)
+{
+    enum { BYTES = 1 << 20, ROOM = 1 << 16, TAG = 3 };
+    struct memory memory = memory_new(rank == 1 && number ? MEMORY_HOST : MEMORY_DEVICE, BYTES);
+    MPI_Request request;
+    MPI_Comm comm;
+    int class;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    if (rank == 1)
+        MPI_Irecv(memory.address, ROOM, MPI_BYTE, 0, TAG, comm, &request);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0)
+        MPI_Isend(memory.address, BYTES, MPI_BYTE, 1, TAG, comm, &request);
+    MPI_Comm_free(&comm);
+    int code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Error_class(code, &class);
+    must(rank == 0 || class == MPI_ERR_TRUNCATE, "class %d", class);
+    memory_free(&memory);
+}
+
 // MPI_Finalize calls the functions of attributes of MPI_COMM_SELF first. They may use MPI still.
 static int use_at_end(MPI_Comm comm, int keyval, void *value, void *extra)
 {
@@ -728,6 +751,7 @@ const struct transparency transparency_comms[] = {
     {"persistent-comm-free-host", persistent_host, false},
     {"attributes", attributes_device, false},
     {"attributes-host", attributes_host, false},
+    {"freed-error", freed_error, false},
     {"at-end", at_end, false},
     {"ids", ids, false},
     {"crossed", crossed, false},

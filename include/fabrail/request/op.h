@@ -27,7 +27,9 @@ struct fr_request_op {
     unsigned view_count;
     size_t block_count;
     size_t arrays_used;
-    char object_kind; // 'c', 'w', 'f': whose error handler hears of errors; 0: none
+    // 'c', 'w', 'f': whose error handler hears of errors; 0: that of errors without an object; 'r':
+    // none, they are returned.
+    char object_kind;
     fr_word object;
     enum fr_fn counted_as; // the function that the report names
     unsigned comm_label;   // as fr_report_call_label returns it, in the call that made this

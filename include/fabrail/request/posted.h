@@ -67,6 +67,9 @@ struct fr_request_op *fr_request_posted_promote(struct fr_request_posted *receiv
 // of request.h that look at operations early then find them.
 void fr_request_posted_look(void);
 
+// Makes operations of receives on a communicator that nobody has claimed.
+void fr_request_posted_promote_on(fr_word comm);
+
 // Makes operations of receives that have brought an RTS, and waits for those that another thread is
 // looking at. Marks the RTS in the memory of receives that another thread is completing as
 // received. Writes those that it could not mark, of which nothing is known yet, to `incoming`, up
