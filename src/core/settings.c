@@ -5,6 +5,7 @@
 
 #include "fabrail/core.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Small helpers of the module: texts of the status type, sizes as people write them, UTF-8
-// characters, and the lock.
+// Small helpers of the module: texts of the status type, sizes as people write them, and UTF-8
+// characters.
 #include "config.h"
 
 #include "fabrail/core.h"
@@ -107,15 +107,4 @@ unsigned fr_core_utf8_length(const char *at)
     bool overlong = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xf0 && text[1] < 0x90);
     bool beyond = text[0] == 0xf4 && text[1] >= 0x90;
     return surrogate || overlong || beyond ? 0 : length;
-}
-
-// The two functions below are what the analysis reasons about, so they are exempt from it.
-FR_UNANALYSED void fr_core_lock(struct fr_lock *lock)
-{
-    pthread_mutex_lock(&lock->mutex);
-}
-
-FR_UNANALYSED void fr_core_unlock(struct fr_lock *lock)
-{
-    pthread_mutex_unlock(&lock->mutex);
 }

@@ -6,6 +6,7 @@
 
 #include "fabrail/core/time.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Waits: when to yield, when to sleep, and when to say that a wait is long or over.
+// Waits: when to yield, when to sleep, and when to say that a wait is long or over. Waits for
+// locks.
 #include "config.h"
 
 #include "fabrail/core/wait.h"
@@ -55,4 +56,14 @@ enum fr_wait_verdict fr_wait_judge(struct fr_wait *wait, uint64_t limit_s)
         return FR_WAIT_ON;
     wait->warned_ns = wait->began_ns + waited_ns;
     return FR_WAIT_LONG;
+}
+
+void fr_core_lock_wait(struct fr_lock *lock)
+{
+    struct fr_wait wait = {
+        .spins = 100, .steps_a_yield = 1, .eager_yields = 100, .nap_ns = 50000, .pauses = true};
+    do {
+        while (atomic_load_explicit(&lock->held, memory_order_relaxed))
+            (void)fr_wait_step(&wait);
+    } while (atomic_exchange_explicit(&lock->held, true, memory_order_acquire));
 }

@@ -6,6 +6,7 @@
 #include "fabrail/report.h"
 #include "intercept/entry.h"
 
+#include <pthread.h>
 #include <string.h>
 
 struct fr_intercept_entry fr_intercept_entries[FR_FN_STUB_COUNT];

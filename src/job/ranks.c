@@ -7,6 +7,7 @@
 
 #include "job/job_int.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,6 +7,7 @@
 #include "rail/rail_int.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 #define OLDEST FI_VERSION(1, 17)
 // The last version that can tell by a descriptor. A queue of 2.5's tcp provider crashes when it is

@@ -7,6 +7,7 @@
 #include "fabrail/core/time.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <unistd.h>
 
 static uint64_t start_ticks;

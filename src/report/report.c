@@ -9,6 +9,7 @@
 #include "fabrail/job.h"
 #include "report/report_int.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -11,6 +11,7 @@
 #include "staging/staging_int.h"
 
 #include "fabrail/core/time.h"
+#include "fabrail/core/wait.h"
 
 #include <stdlib.h>
 
@@ -24,7 +25,6 @@ enum { SHORT_PART = 32, WORTH_PART = 8 };
 #define ASK_AGAIN_NS ((uint64_t)1000 * 1000 * 1000)
 
 static struct fr_lock pools_lock = FR_LOCK_INIT;
-static pthread_cond_t growth_ended = PTHREAD_COND_INITIALIZER;
 
 // Pools by number of the device, initialised on first use.
 static struct fr_staging_pool pools[FR_DEVICE_MAX] FR_GUARDED_BY(pools_lock);
@@ -118,10 +118,12 @@ static bool stock_spare(struct fr_staging_pool *pool) FR_REQUIRES(&pools_lock)
 }
 
 // Lends an extent of the chunks that there are. Returns NULL if none has room. This thread, and no
-// other one, then adds a chunk, and ends that with end_growth.
+// other one, then adds a chunk, and ends that with end_growth. Releases the lock while another
+// thread does, which takes milliseconds.
 static struct fr_staging_extent *borrow_cached(int device, size_t bytes)
 {
     struct fr_staging_extent *extent = NULL;
+    struct fr_wait wait = {.nap_ns = 20000};
     fr_core_lock(&pools_lock);
     struct fr_staging_pool *pool = pool_of(device);
     for (;;) {
@@ -129,7 +131,9 @@ static struct fr_staging_extent *borrow_cached(int device, size_t bytes)
             extent = fr_staging_pool_lend(pool, bytes);
         if (extent != NULL || !pool->is_growing)
             break;
-        pthread_cond_wait(&growth_ended, &pools_lock.mutex);
+        fr_core_unlock(&pools_lock);
+        (void)fr_wait_step(&wait);
+        fr_core_lock(&pools_lock);
     }
     if (extent != NULL)
         count_lent(bytes);
@@ -204,7 +208,6 @@ static struct fr_staging_extent *end_growth(int device, size_t bytes, size_t max
         count_lent(bytes);
     }
     pool->is_growing = false;
-    pthread_cond_broadcast(&growth_ended);
     fr_core_unlock(&pools_lock);
     return extent;
 }

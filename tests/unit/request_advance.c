@@ -29,15 +29,9 @@ bool fr_request_schedule_step(struct fr_request_op *op)
     return --left[op - ops] == 0;
 }
 
-// There is one thread.
-FR_UNANALYSED void fr_core_lock(struct fr_lock *lock)
+void fr_core_lock_wait(struct fr_lock *lock)
 {
-    (void)lock;
-}
-
-FR_UNANALYSED void fr_core_unlock(struct fr_lock *lock)
-{
-    (void)lock;
+    (void)lock; // there is one thread
 }
 
 void fr_job_progress(void)

@@ -119,14 +119,10 @@ void fr_request_op_free(struct fr_request_op *op)
     freed += op != NULL;
 }
 
-FR_UNANALYSED void fr_core_lock(struct fr_lock *lock)
+void fr_core_lock_wait(struct fr_lock *lock)
 {
-    pthread_mutex_lock(&lock->mutex);
-}
-
-FR_UNANALYSED void fr_core_unlock(struct fr_lock *lock)
-{
-    pthread_mutex_unlock(&lock->mutex);
+    while (atomic_exchange_explicit(&lock->held, true, memory_order_acquire))
+        (void)sched_yield();
 }
 
 static struct fr_request_op get_of(int peer)

@@ -6,6 +6,7 @@
 #include "rndv/incoming_int.h"
 #include "rndv_host.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 struct attempt {

@@ -14,6 +14,7 @@
 #include "ipc_pair.h"
 #include "rndv_host.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <sys/un.h>
 
