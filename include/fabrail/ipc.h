@@ -75,6 +75,10 @@ FR_MUST_CHECK enum fr_status fr_ipc_send_descriptor(const struct fr_ipc_handle *
 // question or its answer seems lost.
 bool fr_ipc_is_mapped_by(int to, const struct fr_ipc_handle *handle, bool at_once);
 
+// Returns a number that changes before fr_ipc_is_mapped_by may say no of memory of which it has
+// said yes. So a caller that has seen no change need not ask again about the same allocation.
+uint64_t fr_ipc_importers_changes(void);
+
 // Notes that this process has memory on the device of `user`. If others ask it to map theirs before
 // it has mapped anything, it maps for that device. Costs a load when a device is known already.
 void fr_ipc_remember_user(const struct fr_device_range *user);

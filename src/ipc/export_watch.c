@@ -49,8 +49,19 @@ static struct fr_list turn FR_GUARDED_BY(lock) = FR_LIST_INIT(turn); // the next
 static struct fr_list gone FR_GUARDED_BY(lock) = FR_LIST_INIT(gone); // to be told; not in the table
 static _Atomic size_t shared_count;
 static _Atomic size_t gone_count;
+static _Atomic uint64_t changes; // whenever an importer may have ceased to have memory mapped
 static _Atomic int64_t looked_ns;
 static _Atomic uint64_t destroyed; // workspace given back, as of the last look
+
+static void note_change(void)
+{
+    atomic_fetch_add_explicit(&changes, 1, memory_order_release);
+}
+
+uint64_t fr_ipc_importers_changes(void)
+{
+    return atomic_load_explicit(&changes, memory_order_acquire);
+}
 
 static struct shared *shared_of(struct fr_list *link)
 {
@@ -138,6 +149,7 @@ void fr_ipc_importers_forget(uint64_t buffer_id)
         fr_list_push_back(&gone, &shared->link);
         atomic_fetch_sub_explicit(&shared_count, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&gone_count, 1, memory_order_release);
+        note_change();
     }
     fr_core_unlock(&lock);
 }
@@ -290,8 +302,10 @@ static void set_state(uint64_t buffer_id, int rank, enum state state)
     struct importer *importer = find_importer(find(buffer_id), rank);
     if (importer != NULL) {
         importer->state = state;
-        if (state != MAPPED) // later each time, since mapping one may unmap another
+        if (state != MAPPED) { // later each time, since mapping one may unmap another
             importer->skip = 1u << importer->asks;
+            note_change();
+        }
     }
     fr_core_unlock(&lock);
 }
@@ -343,6 +357,7 @@ void fr_ipc_importers_release(void)
 {
     fr_core_lock(&lock);
     HASH_CLEAR(hh, table);
+    note_change();
     while (!fr_list_is_empty(&turn)) {
         struct shared *shared = shared_of(turn.next);
         fr_list_remove(&shared->link);

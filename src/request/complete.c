@@ -152,9 +152,10 @@ static bool is_null(const struct fr_request_set *set, size_t request)
 static void end_done(struct fr_request_set *set)
 {
     for (size_t i = 0; i < set->done_count && !set->form.asks; i++) {
-        fr_request_table_end(set->done[i]);
-        if (set->done[i]->persistent && !is_null(set, set->done_requests[i]))
+        if (set->done[i]->persistent && !is_null(set, set->done_requests[i])) {
+            fr_request_table_end(set->done[i]);
             continue;
+        }
         fr_request_table_remove(set->done[i]);
         set->ops[set->done_requests[i]] = NULL;
         fr_request_op_free(set->done[i]);

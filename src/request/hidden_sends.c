@@ -143,8 +143,8 @@ static int wait_deferred(struct fr_request_set *set, size_t index)
     if (own != rc)
         fr_request_set_raise(set, op->object_kind, op->object, fr_abi_mpi.ERR_IN_STATUS);
     rc = own;
-    fr_request_table_end(op);
     if (op->persistent) {
+        fr_request_table_end(op);
         fr_request_table_unclaim(&op, 1);
         return rc;
     }

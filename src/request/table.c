@@ -86,21 +86,29 @@ static bool is_claimed(const struct fr_request_op *op) FR_REQUIRES(table_lock)
            !(op->claim.thread == &fr_request_call && op->claim.call != fr_request_call);
 }
 
+// Removes the first operation of a list. Its follower takes its place.
+static void remove_first(struct fr_request_op *op) FR_REQUIRES(table_lock)
+{
+    struct fr_request_op *follower = op->next;
+    HASH_DEL(table, op);
+    op->hh.tbl = NULL;
+    while (follower) {
+        struct fr_request_op *rest = follower->next;
+        insert(follower);
+        follower = rest;
+    }
+}
+
 void fr_request_table_remove(struct fr_request_op *op)
 {
-    fr_core_lock(&table_lock);
     struct fr_request_op *first = NULL;
-    HASH_FIND(hh, table, &op->key, sizeof(op->key), first);
-    if (first == op) {
-        struct fr_request_op *follower = op->next;
-        HASH_DEL(table, op);
-        while (follower) {
-            struct fr_request_op *rest = follower->next;
-            insert(follower);
-            follower = rest;
-        }
-    } else if (!first || !unlink_from(&first->next, op)) {
-        unlink_from(&overflow, op);
+    fr_core_lock(&table_lock);
+    if (FR_HASH_HAS(op)) {
+        remove_first(op);
+    } else {
+        HASH_FIND(hh, table, &op->key, sizeof(op->key), first);
+        if (!first || !unlink_from(&first->next, op))
+            unlink_from(&overflow, op);
     }
     fr_core_unlock(&table_lock);
     atomic_fetch_sub_explicit(&fr_request_tracked_count, 1, memory_order_release);

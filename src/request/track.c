@@ -109,6 +109,11 @@ static bool is_from_nobody(const struct fr_request_op *op)
     return peer < 0 || (int)op->args[peer] == fr_abi_mpi.PROC_NULL;
 }
 
+static bool is_open_mpi(void)
+{
+    return strcmp(fr_abi_mpi.family, "Open MPI") == 0;
+}
+
 // Whether MPI may be asked about a request. MPICH 5 frees that of a finished file operation when
 // asked for its status, and fails when the application completes it. Open MPI 4.1 never completes a
 // communicator that is begun after another one has moved on, and asking moves it. MPICH calls the
@@ -118,7 +123,9 @@ static bool may_ask(const struct fr_request_op *op)
 {
     enum fr_class class = fr_abi_rows[op->fn].class;
     if (class == FR_CLASS_RECV || op->receive.takes_rts)
-        return strcmp(fr_abi_mpi.family, "Open MPI") == 0 && is_from_nobody(op);
+        return is_open_mpi() && is_from_nobody(op);
+    if (op->send && is_open_mpi()) // what counts is whether others have it, which is_shared tells
+        return false;
     return class != FR_CLASS_FILE_READ && class != FR_CLASS_FILE_WRITE &&
            class != FR_CLASS_COMM_MAKE;
 }
@@ -141,7 +148,7 @@ static fr_word ask_for_shared(void)
 static bool is_shared(const struct fr_request_op *op, fr_word handle)
 {
     static _Atomic fr_word shared;
-    if (fr_abi_rows[op->fn].class != FR_CLASS_SEND || strcmp(fr_abi_mpi.family, "Open MPI") != 0)
+    if (fr_abi_rows[op->fn].class != FR_CLASS_SEND || !is_open_mpi())
         return false;
     if (FR_UNLIKELY(atomic_load_explicit(&shared, memory_order_relaxed) == 0))
         atomic_store_explicit(&shared, ask_for_shared(), memory_order_relaxed);

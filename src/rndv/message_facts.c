@@ -108,6 +108,22 @@ static bool is_seen(const struct fr_device_range *range)
            range->buffer_id;
 }
 
+// The memory that this thread has last found to be mapped by a receiver. It need not be looked up
+// again for the next message.
+static FR_TLS struct {
+    struct fr_ipc_handle handle;
+    int to;
+    uint64_t changes; // fr_ipc_importers_changes, as of before it was found
+} last = {.to = -1};
+
+static bool is_last(int to, const struct fr_staging_view *view)
+{
+    uint64_t offset = view->base + (uintptr_t)view->first - last.handle.base;
+    return last.to == to && last.handle.buffer_id == view->range.buffer_id &&
+           last.changes == fr_ipc_importers_changes() && offset <= last.handle.bytes &&
+           view->span <= last.handle.bytes - offset;
+}
+
 // Adds whether the receiver has mapped the program's buffer, and asks it to. This process itself
 // has it at once.
 static void look_at_mapping(const struct fr_rndv_message *message, struct fr_policy_message *facts,
@@ -115,12 +131,24 @@ static void look_at_mapping(const struct fr_rndv_message *message, struct fr_pol
 {
     const struct fr_staging_view *view = message->view;
     const void *low = (const void *)(view->base + (uintptr_t)view->first);
-    bool is_own = message->address.to == fr_job_rank();
-    if (!facts->here || !(facts->one_piece || facts->block_bytes > 0) || facts->must_leave ||
-        (!is_own && !is_seen(&view->range)))
+    const int to = message->address.to;
+    uint64_t changes = fr_ipc_importers_changes();
+    if (!facts->here || !(facts->one_piece || facts->block_bytes > 0) || facts->must_leave)
+        return;
+    if (is_last(to, view)) {
+        facts->exported = facts->mapped = true;
+        *handle = last.handle;
+        return;
+    }
+    if (to != fr_job_rank() && !is_seen(&view->range))
         return;
     facts->exported = fr_ipc_export(&view->range, low, view->span, handle) == FR_OK;
-    facts->mapped = facts->exported && fr_rndv_is_mapped_by(message->address.to, handle, true);
+    facts->mapped = facts->exported && fr_rndv_is_mapped_by(to, handle, true);
+    if (facts->mapped) {
+        last.handle = *handle;
+        last.to = to;
+        last.changes = changes;
+    }
 }
 
 // Adds whether the CPU reads the message itself. To oneself one copy within the device will do.

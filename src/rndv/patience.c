@@ -87,6 +87,11 @@ void fr_rndv_send_note_taken(int by, uint64_t number)
                           memory_order_relaxed);
 }
 
+void fr_rndv_send_note_pulled(int by)
+{
+    atomic_store_explicit(&receivers[place_of(by)].times, 0, memory_order_relaxed);
+}
+
 // A look at how far a receiver is. Those on other hosts have no sweeps.
 struct look {
     uint32_t begun, ended;
@@ -132,7 +137,7 @@ static void note_taken(struct fr_rndv_send *send, const struct look *look, int64
     send->seen_taken = look->taken;
     if (look->taken == 0)
         return;
-    atomic_store_explicit(&receivers[place_of(send->address.to)].times, 0, memory_order_relaxed);
+    fr_rndv_send_note_pulled(send->address.to);
     if (look->taken < taken_of(fr_job_rank(), send->number, 0))
         begin_patience(send, look, now);
 }
@@ -150,8 +155,7 @@ bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state
     bool sweeps_on = look.begun != look.ended && (int32_t)(look.ended - send->seen_begun) <= 0;
     bool takes_this = state != FR_RNDV_ADVERTISED;
     if (takes_this)
-        atomic_store_explicit(&receivers[place_of(send->address.to)].times, 0,
-                              memory_order_relaxed);
+        fr_rndv_send_note_pulled(send->address.to);
     if ((takes_this || sweeps_on) && now - send->since_ns < LONGEST_WORK_NS) {
         send->working_ns = now;
         return false;

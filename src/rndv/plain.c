@@ -131,11 +131,14 @@ enum fr_rndv_plain_news fr_rndv_plain_add(enum fr_rndv_plain_way way,
 bool fr_rndv_plain_has(enum fr_rndv_plain_way way, const struct fr_rndv_address *address,
                        size_t length)
 {
-    if (!fr_rndv_marks_rts((int64_t)length))
+    bool any = atomic_load_explicit(&counts[way], memory_order_relaxed) != 0;
+    bool any_for_good =
+        way == FR_PLAIN_TO && atomic_load_explicit(&any_beyond, memory_order_relaxed);
+    if (FR_LIKELY(!any && !any_for_good) || !fr_rndv_marks_rts((int64_t)length))
         return false;
-    if (way == FR_PLAIN_TO && is_closed_for_good(address))
+    if (any_for_good && is_closed_for_good(address))
         return true;
-    if (FR_LIKELY(atomic_load_explicit(&counts[way], memory_order_relaxed) == 0))
+    if (!any)
         return false;
     fr_core_lock(&lock);
     struct plain *plain = find(way, address);

@@ -153,16 +153,40 @@ enum fr_status fr_rndv_pull_choose_target(struct fr_rndv_pull *pull, struct fr_s
     return status;
 }
 
+// Shares the mapping of the receive that has begun before this one, which both hold until they end.
+// Returns whether it is of the same memory for the same device.
+static bool share_mapping(struct fr_rndv_pull *pull, const struct fr_rndv_recv *recv)
+{
+    const struct fr_rndv_recv *before = recv->before;
+    if (before == NULL || before->state == NULL ||
+        fr_rndv_scheme_of(before->incoming->place.scheme)->begin != fr_rndv_get_begin)
+        return false;
+    const struct fr_ipc_mapping *mapping = &fr_rndv_pull_of(before)->mapping;
+    const struct fr_ipc_handle *handle = &recv->incoming->place.handle,
+                               *other = &before->incoming->place.handle;
+    const struct fr_device_range *range = &recv->view->range, *also = &before->view->range;
+    if (mapping->entry == NULL || handle->buffer_id != other->buffer_id ||
+        handle->base != other->base || !fr_job_control_is_same(&handle->owner, &other->owner) ||
+        range->device != also->device || range->context != also->context)
+        return false;
+    pull->mapping = *mapping;
+    pull->mapping.pinned = false; // by this one
+    return true;
+}
+
 // Maps the sender's memory, and the table of its layout for the same device. This process's own
 // memory needs no mapping, and copies run on its device.
-static enum fr_status map(struct fr_rndv_pull *pull, const struct fr_staging_view *view,
-                          const struct fr_rndv_incoming *incoming)
+static enum fr_status map(struct fr_rndv_pull *pull, const struct fr_rndv_recv *recv)
 {
-    struct fr_device_range user = view->range;
+    struct fr_device_range user = recv->view->range;
+    const struct fr_rndv_incoming *incoming = recv->incoming;
     const struct fr_ipc_handle *handle = &incoming->place.handle;
-    if (fr_job_control_is_same(&handle->owner, fr_job_control_self()))
-        fr_device_classify((const void *)(uintptr_t)handle->base, 1, &user);
-    enum fr_status status = fr_ipc_pin_beyond(handle, &user, &pull->mapping);
+    enum fr_status status = FR_OK;
+    if (!share_mapping(pull, recv)) {
+        if (fr_job_control_is_same(&handle->owner, fr_job_control_self()))
+            fr_device_classify((const void *)(uintptr_t)handle->base, 1, &user);
+        status = fr_ipc_pin_beyond(handle, &user, &pull->mapping);
+    }
     if (status != FR_OK || pull->far.blocks == 0)
         return status;
     const struct fr_rndv_table *table = &incoming->slot->table;
@@ -201,7 +225,7 @@ enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
     }
     if (pull->has_gaps)
         fr_rndv_strides_shape(&place->strides, &recv->incoming->slot->table, &pull->far);
-    enum fr_status status = map(pull, view, recv->incoming);
+    enum fr_status status = map(pull, recv);
     if (status == FR_OK)
         status = fr_rndv_pull_choose_target(pull, view);
     if (status != FR_OK) {

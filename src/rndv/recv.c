@@ -230,8 +230,11 @@ static void finish(struct fr_rndv_recv *recvs, size_t count)
 
 static void receive(struct fr_rndv_recv *recvs, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        recvs[i].before = i > 0 ? &recvs[i - 1] : NULL;
         fr_rndv_receive_begin(&recvs[i]);
+        recvs[i].before = NULL;
+    }
     finish(recvs, count);
 }
 

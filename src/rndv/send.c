@@ -386,6 +386,11 @@ static bool is_over(struct fr_rndv_send *send, unsigned *copies)
         fr_rndv_send_follow_refusal(send);
         return false;
     }
+    if (FR_LIKELY(state == FR_RNDV_PULLED)) {
+        fr_rndv_send_note_pulled(send->address.to);
+        send->over = true;
+        return true;
+    }
     bool gone = send->scheme->progress(send);
     if (state == FR_RNDV_FAILED && send->failure == FR_OK) {
         note_failure(send);

@@ -100,6 +100,9 @@ bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state
 // Notes that a process of another host has begun to receive a message of this process, or has it.
 void fr_rndv_send_note_taken(int by, uint64_t number);
 
+// Notes that a process receives a message of this process, or has it: it has not been idle.
+void fr_rndv_send_note_pulled(int by);
+
 // Returns whether the bytes of a send shall stay in the program's buffer for now. They do if
 // neither host nor device has room for them, and the receiver may still come to them. `on_device`
 // says that the device has room.

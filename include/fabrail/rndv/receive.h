@@ -15,6 +15,8 @@ struct fr_rndv_recv {
     const char *scheme;                // by which the bytes have come
     const char *reason;                // the policy's, for the report
     void *state;                       // the scheme's own
+    const struct fr_rndv_recv *before; // the one that has begun before it, while several begin; or
+                                       // NULL. They end together, so they can share what they hold
     int64_t looked_ns;                 // when the sender was last known to live
     int64_t asked_ns;                  // when the sender was asked for another scheme
     size_t come;                       // fragments that have come, where there are any
