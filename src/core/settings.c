@@ -286,7 +286,7 @@ unsigned fr_core_settings_parse(char *const *environment, struct fr_settings *se
 
 static struct fr_settings process_settings;
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
-static _Atomic(const struct fr_settings *) process_ready;
+const struct fr_settings *_Atomic fr_core_settings_ready;
 
 // All ranks have the same settings, so only the first complains of them, as far as the launcher
 // lets ranks be told apart before MPI_Init.
@@ -363,7 +363,7 @@ static void read_process_settings(void)
             keep_text(&rows[r]);
     }
     keep_given();
-    atomic_store_explicit(&process_ready, &process_settings, memory_order_release);
+    atomic_store_explicit(&fr_core_settings_ready, &process_settings, memory_order_release);
     is_reading = false;
 }
 
@@ -372,19 +372,16 @@ bool fr_core_settings_are_read_here(void)
     return is_reading;
 }
 
-const struct fr_settings *fr_core_settings(void)
+const struct fr_settings *fr_core_settings_read(void)
 {
-    const struct fr_settings *settings = atomic_load_explicit(&process_ready, memory_order_acquire);
-    if (FR_UNLIKELY(settings == NULL)) {
-        pthread_once(&process_once, read_process_settings);
-        settings = &process_settings;
-    }
-    return settings;
+    pthread_once(&process_once, read_process_settings);
+    return &process_settings;
 }
 
 bool fr_core_may_sync(void)
 {
-    const struct fr_settings *settings = atomic_load_explicit(&process_ready, memory_order_acquire);
+    const struct fr_settings *settings =
+        atomic_load_explicit(&fr_core_settings_ready, memory_order_acquire);
     if (settings != NULL)
         return settings->sync != FR_SYNC_OFF;
     const char *value = getenv(PREFIX "SYNC");

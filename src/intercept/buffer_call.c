@@ -32,11 +32,12 @@ void fr_intercept_find_object(struct fr_request_op *op)
 // Returns the facts that hold for any device memory in a function.
 static struct fr_policy_facts facts_of_function(enum fr_fn fn)
 {
+    bool is_aware = fr_intercept_is_gpu_aware();
     return (struct fr_policy_facts){
         .device_memory = true,
         .stageable = true,
-        .mpi_gpu_aware = fr_intercept_is_gpu_aware(),
-        .function_gpu_safe = fr_intercept_accepts_device_ptr(fn),
+        .mpi_gpu_aware = is_aware,
+        .function_gpu_safe = is_aware && fr_intercept_accepts_device_ptr(fn),
         .paths = fr_core_settings()->paths,
         .fabric_use = fr_core_settings()->fabric,
         .fabric_workspace = true, // until it is needed and cannot be had

@@ -267,6 +267,9 @@ static bool describe(const struct fr_request_op *op, const struct fr_staging_vie
                      struct fr_rndv_message *message)
 {
     int peer = fr_abi_rows[op->fn].peer;
+    if (!fr_intercept_rndv_is_enabled || !is_send(op, view) || op->parts.count ||
+        !is_eligible(view) || view->in_bytes < FR_RNDV_RTS_BYTES)
+        return false;
     *message = (struct fr_rndv_message){
         .call = fr_abi_rows[op->fn].name,
         .view = view,
@@ -275,9 +278,7 @@ static bool describe(const struct fr_request_op *op, const struct fr_staging_vie
         // Else another thread may be in a call of MPI's own, and nobody gives what is asked for.
         .may_wait = fr_request_serial || fr_request_is_attended(),
     };
-    return fr_intercept_rndv_is_enabled && is_send(op, view) && !op->parts.count &&
-           is_eligible(view) && view->in_bytes >= FR_RNDV_RTS_BYTES &&
-           fr_intercept_address_of(op->object, (int)op->args[peer], (int)op->args[peer + 1],
+    return fr_intercept_address_of(op->object, (int)op->args[peer], (int)op->args[peer + 1],
                                    &message->address) &&
            message->address.tag >= 0; // else MPI complains of the application's own arguments
 }

@@ -11,20 +11,20 @@
 
 enum { ELSEWHERE = -1, ABSENT = -2 };
 
-// Constant while `is_open`.
+// Constant while it is open.
 static struct fr_job_secret job_secret;
 static bool any_elsewhere;   // processes of other hosts, which send by MPI
 static int32_t *index_of;    // index on this host by rank, or ELSEWHERE or ABSENT
 static int32_t *rank_of;     // rank by index on this host
 static void *_Atomic *areas; // by index on this host, once they have been found in use
 static int own_rank = -1, world_size;
-static atomic_bool is_open;
+static _Atomic unsigned open_size; // world_size while it is open, else 0
 
 FR_TLS bool fr_job_control_stays_here;
 
 static int index_at(int rank)
 {
-    if (!atomic_load_explicit(&is_open, memory_order_acquire) || rank < 0 || rank >= world_size)
+    if (FR_UNLIKELY((unsigned)rank >= atomic_load_explicit(&open_size, memory_order_acquire)))
         return ABSENT;
     return index_of[rank];
 }
@@ -98,7 +98,7 @@ static void forget(void)
 // A process that takes no part opens messages by MPI all the same, since all processes have to.
 bool fr_job_control_open(const struct fr_job_control_job *job)
 {
-    if (atomic_load_explicit(&is_open, memory_order_relaxed))
+    if (atomic_load_explicit(&open_size, memory_order_relaxed) > 0)
         return true;
     bool takes_part = job->processes[job->rank].cookie != 0;
     job_secret = job->secret;
@@ -110,13 +110,14 @@ bool fr_job_control_open(const struct fr_job_control_job *job)
         return false;
     }
     own_rank = job->rank;
-    atomic_store_explicit(&is_open, true, memory_order_release);
+    atomic_store_explicit(&open_size, (unsigned)world_size, memory_order_release);
     return here || remote;
 }
 
 const void *fr_job_control_share(const void *own)
 {
-    return atomic_load_explicit(&is_open, memory_order_acquire) ? fr_job_host_share(own) : NULL;
+    return atomic_load_explicit(&open_size, memory_order_acquire) > 0 ? fr_job_host_share(own)
+                                                                      : NULL;
 }
 
 // Begins a wait. Ranks may outnumber cores, so a longer wait sleeps.
@@ -192,7 +193,7 @@ void fr_job_control_close(bool (*busy)(void))
         sync_remote(busy);
     else
         sync_here(busy);
-    atomic_store_explicit(&is_open, false, memory_order_release);
+    atomic_store_explicit(&open_size, 0, memory_order_release);
     fr_job_control_remote_close();
     fr_job_host_close();
     forget();
@@ -200,7 +201,7 @@ void fr_job_control_close(bool (*busy)(void))
 
 int fr_job_control_rank(void)
 {
-    return atomic_load_explicit(&is_open, memory_order_acquire) ? own_rank : -1;
+    return atomic_load_explicit(&open_size, memory_order_acquire) > 0 ? own_rank : -1;
 }
 
 bool fr_job_control_is_here(int rank)
@@ -237,7 +238,7 @@ const struct fr_job_process *fr_job_process_of(int rank)
 int fr_job_control_rank_of(const struct fr_job_process *process)
 {
     const struct fr_job_process *member;
-    if (!atomic_load_explicit(&is_open, memory_order_acquire))
+    if (atomic_load_explicit(&open_size, memory_order_acquire) == 0)
         return -1;
     for (int i = 0; (member = fr_job_host_member(i)) != NULL; i++) {
         if (fr_job_control_is_same(member, process))

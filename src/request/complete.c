@@ -84,6 +84,7 @@ static void add_done(struct fr_request_set *set, size_t request, void *status, i
         end_posted(set, request, status, error);
     if (!set->ops[request])
         return;
+    set->ops[request]->receive.untold = set->untold;
     set->done[set->done_count] = set->ops[request];
     set->done_statuses[set->done_count] = status;
     set->done_errors[set->done_count] = error;
@@ -245,6 +246,7 @@ static void begin(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
     set->args = args;
     set->out_of_memory = false;
     set->raises = false;
+    set->untold = false;
     set_requests(set);
 }
 
@@ -285,7 +287,9 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
         return false;
     }
     fr_word *status = &args[fr_request_status_arg(set.form)];
-    *status = fr_request_choose_statuses(&set, set.form, *status, any_needs_status(&set));
+    const fr_word given = *status;
+    *status = fr_request_choose_statuses(&set, set.form, given, any_needs_status(&set));
+    set.untold = *status != given;
     fr_request_begin_answer(&set, set.form, args);
     int rc;
     if (set.late)

@@ -49,6 +49,15 @@ static size_t beginning_of(const struct fr_staging_view *view)
     return view->out_bytes < FR_RNDV_RTS_BYTES ? view->out_bytes : FR_RNDV_RTS_BYTES;
 }
 
+// Compilers make something of the length that is there mostly, if they know it.
+static void copy_bytes(void *to, const void *from, size_t bytes)
+{
+    if (FR_LIKELY(bytes == FR_RNDV_RTS_BYTES))
+        memcpy(to, from, FR_RNDV_RTS_BYTES);
+    else
+        memcpy(to, from, bytes);
+}
+
 // Reads what an RTS begins with. Returns how many bytes of it there are.
 static size_t read_beginning(const struct fr_staging_view *view, unsigned char *data)
 {
@@ -56,7 +65,7 @@ static size_t read_beginning(const struct fr_staging_view *view, unsigned char *
     if (bytes == 0)
         return 0;
     if (fr_staging_is_packed(view))
-        memcpy(data, (const void *)fr_staging_given_address(view), bytes);
+        copy_bytes(data, (const void *)fr_staging_given_address(view), bytes);
     else
         fr_staging_copy_on_host(view, data, bytes, true);
     return bytes;
@@ -173,7 +182,7 @@ static void wipe_rts(struct fr_request_op *op)
     if (!view || !fr_staging_is_staged(view))
         return;
     if (fr_staging_is_packed(view))
-        memset((void *)fr_staging_given_address(view), 0, beginning_of(view));
+        copy_bytes((void *)fr_staging_given_address(view), zeros, beginning_of(view));
     else
         fr_staging_copy_on_host(view, zeros, beginning_of(view), false);
 }
@@ -211,16 +220,18 @@ static enum fr_status conclude(struct fr_request_op *op, const struct fr_rndv_re
     return op->failure;
 }
 
-// Returns the view of an operation that receives, or `none`: a receive of nothing may have brought
-// a message.
+// Returns the view of an operation that receives, or `nowhere`: a receive of nothing may have
+// brought a message.
 static struct fr_staging_view *view_of(struct fr_request_op *op, struct fr_staging_view *nowhere)
 {
     static const struct fr_layout nothing = {.contiguous = true};
     static struct fr_staging_view_block block = {.layout = &nothing, .out = true};
     struct fr_staging_view *view = fr_request_receive_view(op);
+    if (FR_LIKELY(view != NULL))
+        return view;
     *nowhere = (struct fr_staging_view){
         .blocks = &block, .block_count = 1, .path = FR_PATH_PASS, .range = FR_DEVICE_HOST};
-    return view ? view : nowhere;
+    return nowhere;
 }
 
 // `nowhere` is storage for the view of a receive of nothing.

@@ -26,14 +26,16 @@ static size_t early_count FR_GUARDED_BY(table_lock);
 static void insert(struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
     struct fr_request_op *first = NULL;
-    HASH_FIND(hh, table, &op->key, sizeof(op->key), first);
+    unsigned hash;
+    HASH_VALUE(&op->key, sizeof(op->key), hash);
+    HASH_FIND_BYHASHVALUE(hh, table, &op->key, sizeof(op->key), hash, first);
     if (first) {
         op->next = first->next;
         first->next = op;
         return;
     }
     op->next = NULL;
-    HASH_ADD(hh, table, key, sizeof(op->key), op);
+    HASH_ADD_BYHASHVALUE(hh, table, key, sizeof(op->key), hash, op);
     if (!FR_HASH_HAS(op)) {
         op->next = overflow;
         overflow = op;

@@ -171,8 +171,8 @@ _Atomic uint64_t *fr_rndv_ledger_doubts(int rank)
 
 bool fr_rndv_ledger_is_shared_with(int rank)
 {
-    return own_ledger() != NULL && atomic_load(&private) == NULL &&
-           fr_job_control_area(rank) != NULL;
+    return own_ledger() != NULL && atomic_load_explicit(&private, memory_order_acquire) == NULL &&
+           (fr_rndv_ledger_of(rank) != NULL || fr_job_control_area(rank) != NULL);
 }
 
 // A sender that waits says so time and again, so nothing has to be undone when its wait ends.
@@ -305,10 +305,12 @@ void fr_rndv_ledger_use_device(int device)
 
 bool fr_rndv_ledger_takes_turns_with(int rank)
 {
-    const struct fr_rndv_ledger *ledger = own_ledger(), *other = fr_rndv_ledger_of(rank);
+    const struct fr_rndv_ledger *ledger = own_ledger();
     uint64_t name = ledger ? atomic_load_explicit(&ledger->device, memory_order_relaxed) : 0;
-    return rank != fr_job_rank() && name != 0 && other != NULL &&
-           atomic_load_explicit(&other->device, memory_order_relaxed) == name;
+    if (name == 0 || rank == fr_job_rank())
+        return false;
+    const struct fr_rndv_ledger *other = fr_rndv_ledger_of(rank);
+    return other != NULL && atomic_load_explicit(&other->device, memory_order_relaxed) == name;
 }
 
 // Only messages of one thread have numbers in the order in which they are sent, hence `once`.
@@ -374,10 +376,14 @@ static struct flow *make_flow(const struct flow_key *key) FR_REQUIRES(&ledger_lo
 
 static struct flow *get_flow(const struct fr_rndv_address *address) FR_REQUIRES(&ledger_lock)
 {
+    static struct flow *last FR_GUARDED_BY(ledger_lock); // of the message before, mostly this one's
     const struct flow_key key = {.comm = address->comm, .to = address->to, .tag = address->tag};
-    struct flow *flow;
-    HASH_FIND(hh, known, &key, sizeof(key), flow);
-    return flow != NULL ? flow : make_flow(&key);
+    if (FR_LIKELY(last != NULL && FR_HASH_HAS(last) && last->key.comm == key.comm &&
+                  last->key.to == key.to && last->key.tag == key.tag))
+        return last;
+    HASH_FIND(hh, known, &key, sizeof(key), last);
+    last = last != NULL ? last : make_flow(&key);
+    return last;
 }
 
 // Returns a slot that is not in use, FR_RNDV_SLOTS if there is none.

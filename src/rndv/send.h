@@ -33,11 +33,11 @@ struct fr_rndv_send {
     uint64_t seen_taken;    // what the receiver had taken last of this process
     uint32_t seen_begun;    // sweeps that the receiver had begun at since_ns
 
-    struct fr_staging_view view; // of the program's buffer
-    struct fr_staging_view_block block;
     struct fr_staging_table *table; // the receiver's kernel may read it; or NULL
     void *state; // the scheme's own, made with malloc: freed with the send, after cancel
     struct fr_rndv_stage stage;
+    struct fr_staging_view view; // of the program's buffer
+    struct fr_staging_view_block block;
 
     unsigned char rts[]; // as long as `length`
 };

@@ -14,17 +14,17 @@ struct fr_rndv_stage {
     size_t ring_bytes;    // memory for a part of the bytes, used in turn; 0: for all of them
     size_t room_bytes;    // with a ring: bytes, from the first on, that there has been room for
     bool copying;
-    size_t step;                  // bytes to copy next, between two marks
-    size_t growth;                // factor from one step to the next
-    size_t begun;                 // bytes whose copies have begun
-    size_t copied_bytes;          // bytes that are there
-    size_t ends[FR_DEVICE_MARKS]; // bytes that are there at each mark
-    unsigned set;                 // marks that were set
-    unsigned reached;             // marks that were reached
+    size_t step;         // bytes to copy next, between two marks
+    size_t growth;       // factor from one step to the next
+    size_t begun;        // bytes whose copies have begun
+    size_t copied_bytes; // bytes that are there
+    unsigned set;        // marks that were set
+    unsigned reached;    // marks that were reached
     // Most sends never write what follows. Before it is opened, the view has no lease.
     struct fr_staging_view view; // of the program's buffer, staged; it has the lease, if any
     struct fr_staging_view_block block;
     struct fr_device_batch batch; // while `copying`
+    size_t ends[FR_DEVICE_MARKS]; // bytes that are there at each mark that was set
 };
 
 // Opens the send's staging view on a path. Its memory counts against a bound; returns FR_ERR_LIMIT

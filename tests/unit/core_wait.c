@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Waits, with a clock, a yield and a sleep of the test's own: which steps spin, yield and sleep,
-// how long they sleep, and when a wait is long or over.
+// how long they sleep, and when a wait is long or over. A lock that is held is waited for likewise.
 #include "config.h"
 
 #include "fabrail/core/wait.h"
@@ -10,6 +10,13 @@
 static int64_t now_ns = 5 * FR_SECOND_NS;
 static unsigned clock_reads, yields, sleeps;
 static int64_t slept_ns;
+static struct fr_lock lock = FR_LOCK_INIT;
+static unsigned held_naps; // after so many naps the lock is given back
+
+static FR_UNANALYSED void give_back(void)
+{
+    fr_core_unlock(&lock);
+}
 
 // These take the place of the C library's in this program.
 int clock_gettime(clockid_t clock, struct timespec *time)
@@ -32,6 +39,8 @@ int nanosleep(const struct timespec *nap, struct timespec *left)
     sleeps++;
     slept_ns = (int64_t)nap->tv_sec * FR_SECOND_NS + nap->tv_nsec;
     now_ns += slept_ns;
+    if (held_naps > 0 && --held_naps == 0)
+        give_back();
     return 0;
 }
 
@@ -90,6 +99,22 @@ static void test_naps(void)
     CHECK(slept_ns == 1000, "the longest: %lld", (long long)slept_ns);
 }
 
+// Takes a lock that is free, and then while it is held.
+static FR_UNANALYSED void test_lock(void)
+{
+    start_anew();
+    fr_core_lock(&lock);
+    CHECK(yields == 0 && sleeps == 0, "free");
+    held_naps = 3;
+    fr_core_lock(&lock);
+    CHECK(held_naps == 0 && yields > 0 && sleeps == 3, "held: %u, %u", yields, sleeps);
+    fr_core_unlock(&lock);
+    start_anew();
+    fr_core_lock(&lock);
+    CHECK(yields == 0 && sleeps == 0, "free again");
+    fr_core_unlock(&lock);
+}
+
 // The verdict `ns` after the wait's begin.
 static enum fr_wait_verdict judge_at(struct fr_wait *wait, int64_t ns, uint64_t limit_s)
 {
@@ -126,6 +151,7 @@ int main(void)
     test_clock();
     test_yields();
     test_naps();
+    test_lock();
     test_long();
     test_limit();
     return check_result();

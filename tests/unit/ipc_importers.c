@@ -112,10 +112,11 @@ static void check_kind(enum fr_device_kind kind)
     process_meet();
     // Found in one of the next calls, and let go of at once.
     if (process_rank == OWNER) {
+        uint64_t changes = fr_ipc_importers_changes();
         driver_free(&memory);
         usleep(2000);
         act(NULL);
-        CHECK(memory_usage().exports == 0);
+        CHECK(memory_usage().exports == 0 && fr_ipc_importers_changes() != changes);
     }
     process_meet();
     if (process_rank == USER) {
@@ -394,6 +395,7 @@ static void run_evicted(void)
     }
     if (handles[0].bytes * BUFFERS <= fr_core_settings()->mapped_max_bytes)
         pair_skip("the driver's allocations are of another size");
+    uint64_t changes = fr_ipc_importers_changes();
     for (unsigned i = 0; i < BUFFERS; i++) {
         ask(&handles[i], true);
         if (process_rank == OWNER)
@@ -403,6 +405,7 @@ static void run_evicted(void)
     if (process_rank == OWNER) {
         unsigned said = kinds_taken[FR_CONTROL_UNMAPPED];
         CHECK(said > 0 && said < BUFFERS, "%u", said);
+        CHECK(fr_ipc_importers_changes() != changes);
         CHECK(!fr_ipc_is_mapped_by(USER, &handles[0], false), "which had to make room");
     }
     process_meet();

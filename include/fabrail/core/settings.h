@@ -3,6 +3,7 @@
 #ifndef FR_FABRAIL_CORE_SETTINGS_H
 #define FR_FABRAIL_CORE_SETTINGS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -129,9 +130,18 @@ struct fr_settings {
     const char *trace;  // FABRAIL_TRACE: "" none, else a file name
 };
 
+// The settings of this process once they have been read, and what reads them.
+extern const struct fr_settings *_Atomic fr_core_settings_ready;
+const struct fr_settings *fr_core_settings_read(void);
+
 // Returns the settings of this process. The first call reads the environment and warns of unknown
 // FABRAIL_ names and bad values. Never fails; the pointer stays valid until exit.
-const struct fr_settings *fr_core_settings(void);
+static inline const struct fr_settings *fr_core_settings(void)
+{
+    const struct fr_settings *settings =
+        atomic_load_explicit(&fr_core_settings_ready, memory_order_acquire);
+    return settings != NULL ? settings : fr_core_settings_read();
+}
 
 // Returns whether this thread is inside its first call of fr_core_settings, and so must not call it
 // again. That happens when an allocator that another preloaded library wraps looks its own

@@ -55,6 +55,7 @@ struct fr_request_op {
         size_t left_out;  // looks since MPI was asked whether it is
         uint64_t bytes;   // size of that message
         size_t room;      // size of the buffer
+        bool untold;      // the application has given no status to the call that completes it
         // Set when MPI says that the receive was too short for what came. That may be an RTS, whose
         // message is then to be found.
         enum { FR_CUT_NOT, FR_CUT_SOUGHT, FR_CUT_OVER } cut;

@@ -31,6 +31,7 @@ struct fr_request_set {
     char *hidden; // copy of the requests, for calls that must not see all of them
     // By request, or by position among the completed ones (some). NULL: ignored.
     char *statuses;
+    bool untold; // the application has given no statuses; those here are for Fabrail alone
     size_t done_count;
     struct fr_request_op **done; // operations that this call completes
     void **done_statuses;
