@@ -5,6 +5,7 @@
 
 #include "fabrail/core/files.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -89,4 +90,26 @@ enum fr_status fr_core_file_read(const char *path, size_t max_bytes, char **text
     close(file);
     errno = why;
     return status;
+}
+
+int fr_core_folder_list(const char *folder, const char *inside, char *text, size_t room)
+{
+    int count = 0;
+    size_t used = 0;
+    DIR *entries = opendir(folder);
+    text[0] = '\0';
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        char path[FR_FILE_NAME_BYTES];
+        int length = snprintf(path, sizeof(path), "%s/%s/%s", folder, entry->d_name, inside);
+        if (entry->d_name[0] == '.' || length >= (int)sizeof(path) || access(path, F_OK) != 0)
+            continue;
+        size_t more = strlen(entry->d_name) + (count ? 1 : 0);
+        if (used + more >= room)
+            break;
+        used += (size_t)snprintf(text + used, room - used, "%s%s", count ? " " : "", entry->d_name);
+        count++;
+    }
+    if (entries)
+        closedir(entries);
+    return count;
 }

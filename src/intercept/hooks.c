@@ -7,6 +7,7 @@
 #include "fabrail/coll/shm_slots.h"
 #include "fabrail/coll/team_discovery.h"
 #include "fabrail/coll/team_message.h"
+#include "fabrail/core/files.h"
 #include "fabrail/device/aperture.h"
 #include "fabrail/ipc.h"
 #include "fabrail/ipc/tuned.h"
@@ -23,14 +24,20 @@
 // Says what this job runs on, as rank 0 sees it.
 static void tell_machine(void)
 {
-    char gpus[FR_DEVICE_MACHINE_BYTES];
+    enum { NICS_BYTES = 256 };
+    char gpus[FR_DEVICE_MACHINE_BYTES], nics[NICS_BYTES];
     Dl_info library = {.dli_fname = NULL};
     if (fr_core_log_level < FR_LOG_INFO)
         return;
     if (fr_device_machine_text(gpus) != FR_OK)
         snprintf(gpus, sizeof(gpus), "no GPU");
     (void)dladdr((void *)(uintptr_t)tell_machine, &library);
-    fr_info("%s, library %s", gpus, library.dli_fname ? library.dli_fname : "unknown");
+    if (!fr_core_folder_list("/sys/class/infiniband", "device", nics, sizeof(nics)) &&
+        !fr_core_folder_list("/sys/class/net", "device", nics, sizeof(nics)))
+        snprintf(nics, sizeof(nics), "none");
+    const char *file = fr_ipc_tuned_file();
+    fr_info("%s; NICs %s; %s%s; library %s", gpus, nics, file ? "tuning file " : "no tuning file",
+            file ? file : "", library.dli_fname ? library.dli_fname : "unknown");
 }
 
 // Introduces this rank to the others. Returns false when ranks without Fabrail are in the way.

@@ -10,12 +10,14 @@
 #include "fabrail/core/files.h"
 #include "fabrail/device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static struct fr_lock publish_lock = FR_LOCK_INIT;
 // Written before `is_known` says so, constant from then on.
 static struct fr_policy_crossover tuned[FR_SIZE_COUNT];
+static char tuning_file[FR_FILE_NAME_BYTES]; // that has this machine's section; empty for none
 static atomic_bool is_known;
 
 // Looks up the sizes in the text of a file. Returns FR_ERR_NOT_FOUND when another file may know
@@ -58,21 +60,24 @@ static enum fr_status read_file(const char *path, bool is_named, struct fr_polic
     return status;
 }
 
-static void read_tuning(struct fr_policy_tuning *tuning)
+// Writes the name of the file that counts to `path`, which is empty where none has a section of
+// this machine.
+static void read_tuning(struct fr_policy_tuning *tuning, char path[FR_FILE_NAME_BYTES])
 {
     const char *name = fr_core_settings()->tuning;
-    char path[FR_FILE_NAME_BYTES];
+    enum fr_status status = FR_ERR_NOT_FOUND;
     *tuning = fr_policy_untuned;
-    if (*name == '\0')
-        return;
-    if (strcmp(name, "auto") != 0) {
-        (void)!read_file(name, true, tuning);
-        return;
+    if (*name != '\0' && strcmp(name, "auto") != 0) {
+        snprintf(path, FR_FILE_NAME_BYTES, "%s", name);
+        status = read_file(path, true, tuning);
+    } else if (*name != '\0') {
+        if (fr_core_file_of_user("tuning", path))
+            status = read_file(path, false, tuning);
+        if (status == FR_ERR_NOT_FOUND && fr_core_file_of_system("tuning", path))
+            status = read_file(path, false, tuning);
     }
-    if (fr_core_file_of_user("tuning", path) && read_file(path, false, tuning) != FR_ERR_NOT_FOUND)
-        return;
-    if (fr_core_file_of_system("tuning", path))
-        (void)!read_file(path, false, tuning);
+    if (status != FR_OK)
+        path[0] = '\0';
 }
 
 // Returns what the user has set for a size.
@@ -107,8 +112,9 @@ static void learn(void)
 {
     struct fr_policy_crossover found[FR_SIZE_COUNT];
     struct fr_policy_tuning tuning = fr_policy_untuned;
+    char path[FR_FILE_NAME_BYTES] = "";
     if (!are_all_set())
-        read_tuning(&tuning);
+        read_tuning(&tuning, path);
     for (int i = 0; i < FR_SIZE_COUNT; i++) {
         enum fr_policy_size size = (enum fr_policy_size)i;
         found[i] = fr_policy_crossover(size, set_bytes(size), &tuning);
@@ -117,6 +123,8 @@ static void learn(void)
     bool is_first = !atomic_load_explicit(&is_known, memory_order_relaxed);
     for (int i = 0; i < FR_SIZE_COUNT && is_first; i++)
         tuned[i] = found[i];
+    if (is_first)
+        memcpy(tuning_file, path, sizeof(tuning_file));
     atomic_store_explicit(&is_known, true, memory_order_release);
     fr_core_unlock(&publish_lock);
     for (int i = 0; i < FR_SIZE_COUNT && is_first; i++)
@@ -134,6 +142,12 @@ struct fr_policy_crossover fr_ipc_tuned_because(enum fr_policy_size size)
 size_t fr_ipc_tuned(enum fr_policy_size size)
 {
     return fr_ipc_tuned_because(size).bytes;
+}
+
+const char *fr_ipc_tuned_file(void)
+{
+    (void)fr_ipc_tuned(FR_SIZE_RAIL);
+    return tuning_file[0] ? tuning_file : NULL;
 }
 
 void fr_ipc_tuned_cpu(size_t *read_bytes, size_t *write_bytes)
