@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -206,11 +207,65 @@ bool fr_job_shm_claim(const struct fr_job_shm *shm, size_t offset, size_t bytes)
     return result == 0;
 }
 
+bool fr_job_shm_is_named(const struct fr_job_shm *shm)
+{
+    return !is_own_file(shm) || is_named(shm->file);
+}
+
+void fr_job_shm_close_file(struct fr_job_shm *shm)
+{
+    if (shm->file >= 0 && is_own_file(shm))
+        close(shm->file);
+    shm->file = -1;
+}
+
+// Files that this process has left to others.
+struct left {
+    struct left *next;
+    struct fr_job_shm shm;
+};
+static struct fr_lock left_lock = FR_LOCK_INIT;
+static struct left *all_left FR_GUARDED_BY(left_lock);
+
+// Closes those whose names are gone.
+static void close_left(void)
+{
+    fr_core_lock(&left_lock);
+    for (struct left **at = &all_left; *at;) {
+        struct left *one = *at;
+        if (fr_job_shm_is_named(&one->shm)) {
+            at = &one->next;
+            continue;
+        }
+        fr_job_shm_close_file(&one->shm);
+        *at = one->next;
+        free(one);
+    }
+    fr_core_unlock(&left_lock);
+}
+
+void fr_job_shm_leave(struct fr_job_shm *shm)
+{
+    struct left *one = malloc(sizeof(*one));
+    munmap(shm->memory, shm->bytes);
+    if (one) {
+        one->shm = *shm;
+        fr_core_lock(&left_lock);
+        one->next = all_left;
+        all_left = one;
+        fr_core_unlock(&left_lock);
+    } else {
+        fr_job_shm_close_file(shm);
+    }
+    shm->file = -1;
+}
+
 // Opens a file, which the first process makes. All give it the same size. Returns -1 when it is
 // another's. The process that makes a file that lasts removes abandoned ones.
 static int open_file(const char *name, size_t bytes, bool lasts)
 {
     struct stat status;
+    close_left();
     int file = open_locked(name, O_CREAT);
     if (file < 0)
         return -1;
@@ -265,11 +320,6 @@ close_file:
     return FR_ERR_NO_MEMORY;
 }
 
-bool fr_job_shm_is_named(const struct fr_job_shm *shm)
-{
-    return !is_own_file(shm) || is_named(shm->file);
-}
-
 // Sizes of zero are those of a file system without a bound.
 bool fr_job_shm_has_room(const struct fr_job_shm *shm, size_t bytes)
 {
@@ -277,19 +327,6 @@ bool fr_job_shm_has_room(const struct fr_job_shm *shm, size_t bytes)
     if (!is_own_file(shm) || fstatvfs(shm->file, &status) != 0)
         return false;
     return status.f_blocks == 0 || status.f_bavail >= bytes / status.f_frsize;
-}
-
-void fr_job_shm_close_file(struct fr_job_shm *shm)
-{
-    if (shm->file >= 0 && is_own_file(shm))
-        close(shm->file);
-    shm->file = -1;
-}
-
-void fr_job_shm_leave(struct fr_job_shm *shm)
-{
-    munmap(shm->memory, shm->bytes);
-    shm->file = -1;
 }
 
 void fr_job_shm_close(struct fr_job_shm *shm)

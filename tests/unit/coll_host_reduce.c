@@ -11,6 +11,7 @@
 
 #include "ipc_pair.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -324,9 +325,22 @@ static enum fr_status fail_to_load(const struct fr_coll_team *team, const struct
     return FR_ERR_DEVICE;
 }
 
-// Rank 0 fails and ends before the others come. They fail at once as well, though none waits.
+static int count_files(void)
+{
+    DIR *list = opendir("/proc/self/fd");
+    int count = 0;
+    while (list && readdir(list))
+        count++;
+    if (list)
+        closedir(list);
+    return count;
+}
+
+// Rank 0 fails and ends before the others come. They fail at once as well, though none waits. The
+// file that it leaves to them is closed once they have come.
 static void test_failed_first(bool loads)
 {
+    const int files = count_files();
     const struct fr_coll_host_ops ops = {.load = fail_to_load};
     struct operation op;
     begin_all(&op);
@@ -344,6 +358,10 @@ static void test_failed_first(bool loads)
         CHECK(!teams[rank].broken);
     op.hosts[0].host.chunks = 0; // the others tell of the name
     end(&op);
+    begin_all(&op);
+    CHECK(run(&op, NULL) == FR_OK);
+    end(&op);
+    CHECK(count_files() == files, "%d files are open, before there were %d", count_files(), files);
 }
 
 // An exchange of all ranks. Rank 1 has device memory.

@@ -35,8 +35,8 @@ FR_MUST_CHECK enum fr_status fr_job_shm_open(const struct fr_job_secret *secret,
 // Unmaps the memory and closes the file. The name stays.
 void fr_job_shm_close(struct fr_job_shm *shm);
 
-// Unmaps the memory. The name stays, and the file is open until this process ends. So no other job
-// takes the name for one left behind, and processes may still come.
+// Unmaps the memory. The name stays until another process takes it away, and the file is open as
+// long. So no other job takes the name for one left behind, and processes may still come.
 void fr_job_shm_leave(struct fr_job_shm *shm);
 
 // Closes the file. The memory stays mapped.
