@@ -45,7 +45,8 @@ void fr_rma_far_take_answer(struct fr_rma_window *window, const struct fr_rma_me
 
 // ---- target
 
-// Acts on a message. Returns false if it has to be tried again later.
+// Acts on a message, and owns it from then on. Returns false if it has to be tried again later, and
+// is still the caller's.
 bool fr_rma_act(struct fr_rma_message *message);
 
 // Gives locks to other ranks whose turn has come.

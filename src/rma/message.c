@@ -15,6 +15,7 @@ enum {
     AT_ONCE = 16,       // messages of a tag that are being received
     MOST_ANSWERS = 32,  // of this process under way, while it takes further requests
     STATUS_BYTES = 64,  // the largest status of all families has 32
+    OWN_BYTES = (sizeof(struct fr_rma_message) + 15) / 16 * 16,
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
@@ -31,11 +32,17 @@ struct inbox {
     struct fr_rma_message *messages[AT_ONCE];
 };
 
+// Behind each message there is room for a head, or for all bytes of a small one.
+static struct fr_rma_head *own_head(struct fr_rma_message *message)
+{
+    return (struct fr_rma_head *)(void *)((char *)message + OWN_BYTES);
+}
+
 struct fr_rma_message *fr_rma_message_new(size_t bytes)
 {
     bool is_small = bytes <= SMALL_BYTES;
-    size_t own = (sizeof(struct fr_rma_message) + 15) / 16 * 16;
-    struct fr_rma_message *message = calloc(1, own + (is_small ? bytes : 0));
+    struct fr_rma_message *message =
+        calloc(1, OWN_BYTES + (is_small ? bytes : sizeof(struct fr_rma_head)));
     if (!message)
         return NULL;
     if (!is_small && fr_staging_try_borrow(bytes, &message->lease) != FR_OK) {
@@ -43,9 +50,19 @@ struct fr_rma_message *fr_rma_message_new(size_t bytes)
         return NULL;
     }
     message->bytes = bytes;
-    message->head = is_small ? (void *)((char *)message + own) : message->lease.address;
+    message->head = is_small ? own_head(message) : message->lease.address;
     *message->head = (struct fr_rma_head){.kind = 0};
     return message;
+}
+
+void fr_rma_message_empty(struct fr_rma_message *message)
+{
+    struct fr_rma_head head = *message->head;
+    head.runs = 0;
+    message->head = own_head(message);
+    *message->head = head;
+    message->bytes = sizeof(head);
+    fr_staging_return(&message->lease);
 }
 
 void fr_rma_message_free(struct fr_rma_message *message)
@@ -174,7 +191,6 @@ static void take(struct inbox *inbox)
             i++;
             continue;
         }
-        fr_rma_message_free(message);
         atomic_fetch_add_explicit(&taken, 1, memory_order_relaxed);
         inbox->count--;
         memmove(&inbox->messages[i], &inbox->messages[i + 1],

@@ -58,14 +58,18 @@ struct fr_rma_message {
     _Alignas(8) char request[8];
     struct fr_staging_lease lease; // of a long one
     size_t bytes;
-    int from;  // the rank in the world that has sent it
-    bool come; // all of it is there
+    int from;        // the rank in the world that has sent it
+    bool come;       // all of it is there
+    uint32_t ticket; // of one that waits for a lock
     struct fr_rma_head *head;
 };
 
 // Makes a message of so many bytes, with a head of zeros. Returns NULL when out of memory.
 struct fr_rma_message *fr_rma_message_new(size_t bytes);
 void fr_rma_message_free(struct fr_rma_message *message);
+
+// Makes a message that came one without data, to be sent. Keeps its head, and needs no memory.
+void fr_rma_message_empty(struct fr_rma_message *message);
 
 static inline struct fr_rma_run *fr_rma_message_runs(const struct fr_rma_message *message)
 {

@@ -55,7 +55,7 @@ struct fr_rma_part {
 
 struct fr_rma_region;
 struct fr_rma_request;
-struct fr_rma_waiter;
+struct fr_rma_message;
 struct fr_rma_meeting;
 enum { FR_RMA_MOST_BYTES = 1 << 18 }; // data of a message
 
@@ -94,7 +94,7 @@ struct fr_rma_window {
     struct fr_rma_request *requests; // that have no answer yet; these three by the lock of far.c
     uint64_t last_request;
     enum fr_status far_status;       // the first failure
-    struct fr_rma_waiter *waiters;   // for this rank's lock; the thread that makes progress
+    struct fr_rma_message *waiters;  // for this rank's lock; the thread that makes progress
     struct fr_rma_meeting *meetings; // by the lock of meet.c
 };
 

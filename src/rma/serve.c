@@ -7,7 +7,6 @@
 #include "rma/far.h"
 #include "rma/region.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static struct fr_lock lock = FR_LOCK_INIT;
@@ -59,23 +58,28 @@ static struct fr_rma_window *find(uint64_t name)
     return window;
 }
 
-static void answer(struct fr_rma_window *window, const struct fr_rma_head *request,
+// Answers a message, by `with` if it is given and all went well, else by the message itself. So an
+// answer without data needs no memory. Neither is the caller's any more.
+static void answer(struct fr_rma_window *window, struct fr_rma_message *message,
                    struct fr_rma_message *with, enum fr_status status)
 {
-    struct fr_rma_message *message =
-        with && status == FR_OK ? with : fr_rma_message_new(sizeof(struct fr_rma_head));
-    if (with && message != with)
+    const struct fr_rma_head head = {
+        .window = window->name,
+        .number = message->head->number,
+        .kind = FR_RMA_ANSWER,
+        .from = window->rank,
+        .status = status,
+    };
+    int to = window->world[message->head->from];
+    if (with && status == FR_OK) {
+        fr_rma_message_free(message);
+        message = with;
+    } else {
         fr_rma_message_free(with);
-    if (!message) {
-        fr_error("out of memory for an answer to rank %d of a window", request->from);
-        return;
+        fr_rma_message_empty(message);
     }
-    message->head->kind = FR_RMA_ANSWER;
-    message->head->window = window->name;
-    message->head->number = request->number;
-    message->head->from = window->rank;
-    message->head->status = status;
-    (void)!fr_rma_message_send(message, window->world[request->from]); // which logs a failure
+    *message->head = head;
+    (void)!fr_rma_message_send(message, to); // which logs a failure
 }
 
 // Finds the memory of a run, and its offset there. Returns false if not all bytes are in the
@@ -156,7 +160,7 @@ static void put(struct fr_rma_window *window, struct fr_rma_message *message)
 {
     bool fits = message->head->bytes <=
                 message->bytes - (size_t)(fr_rma_message_data(message) - (char *)message->head);
-    answer(window, message->head, NULL,
+    answer(window, message, NULL,
            fits ? copy_runs(window, message, fr_rma_message_data(message), false) : FR_ERR_INVALID);
 }
 
@@ -173,7 +177,7 @@ static void get(struct fr_rma_window *window, struct fr_rma_message *message)
     enum fr_status status = FR_ERR_NO_MEMORY;
     if (result)
         status = copy_runs(window, message, fr_rma_message_data(result), true);
-    answer(window, message->head, result, status);
+    answer(window, message, result, status);
 }
 
 // Finds the operands of an update in its message. Returns false where they are not all there.
@@ -212,7 +216,7 @@ static bool accumulate(struct fr_rma_window *window, struct fr_rma_message *mess
     struct fr_rma_message *result = NULL;
     struct fr_staging_lease there = {.address = NULL};
     if (!find_operands(message, &operands)) {
-        answer(window, message->head, NULL, FR_ERR_INVALID);
+        answer(window, message, NULL, FR_ERR_INVALID);
         return true;
     }
     if (!fr_rma_words_update_try(&window->words, window->rank))
@@ -226,60 +230,48 @@ static bool accumulate(struct fr_rma_window *window, struct fr_rma_message *mess
         status = update(window, message, &operands, result);
     fr_rma_words_update_end(&window->words, window->rank);
     fr_staging_return(&there);
-    answer(window, message->head, result, status);
+    answer(window, message, result, status);
     return true;
 }
 
-// A rank of another host that waits for this rank's lock.
-struct fr_rma_waiter {
-    struct fr_rma_waiter *next;
-    struct fr_rma_head request;
-    uint32_t ticket;
-};
-
-static void lock_own(struct fr_rma_window *window, const struct fr_rma_head *request)
+// Has a rank of another host wait for this rank's lock.
+static void lock_own(struct fr_rma_window *window, struct fr_rma_message *message)
 {
-    struct fr_rma_waiter *waiter = malloc(sizeof(*waiter));
-    if (!waiter) {
-        answer(window, request, NULL, FR_ERR_NO_MEMORY);
-        return;
-    }
-    *waiter = (struct fr_rma_waiter){window->waiters, *request,
-                                     fr_rma_words_draw(&window->words, window->rank)};
-    window->waiters = waiter;
+    message->ticket = fr_rma_words_draw(&window->words, window->rank);
+    message->next = window->waiters;
+    window->waiters = message;
 }
 
 // Ends a wait for the lock. Where it is over, the rank has the lock without knowing, and gives it
 // back.
 static void give_up(struct fr_rma_window *window, const struct fr_rma_head *head)
 {
-    struct fr_rma_waiter **at = &window->waiters;
-    while (*at && ((*at)->request.from != head->from || (*at)->request.number != head->name))
+    struct fr_rma_message **at = &window->waiters;
+    while (*at && ((*at)->head->from != head->from || (*at)->head->number != head->name))
         at = &(*at)->next;
-    struct fr_rma_waiter *waiter = *at;
+    struct fr_rma_message *waiter = *at;
     if (waiter) {
         *at = waiter->next;
         fr_rma_words_give_up(&window->words, window->rank, head->from);
     } else {
         fr_rma_words_unlock(&window->words, window->rank, head->extra);
     }
-    free(waiter);
+    fr_rma_message_free(waiter);
 }
 
 static void grant(struct fr_rma_window *window)
 {
-    struct fr_rma_waiter **at = &window->waiters;
+    struct fr_rma_message **at = &window->waiters;
     while (*at) {
-        struct fr_rma_waiter *waiter = *at;
+        struct fr_rma_message *waiter = *at;
         enum fr_status status = fr_rma_words_look(&window->words, window->rank, waiter->ticket,
-                                                  waiter->request.extra, waiter->request.from);
+                                                  waiter->head->extra, waiter->head->from);
         if (status == FR_ERR_NOT_FOUND) {
             at = &waiter->next;
             continue;
         }
         *at = waiter->next;
-        answer(window, &waiter->request, NULL, status);
-        free(waiter);
+        answer(window, waiter, NULL, status);
     }
 }
 
@@ -293,19 +285,20 @@ void fr_rma_grant_locks(void)
 void fr_rma_waiters_free(struct fr_rma_window *window)
 {
     while (window->waiters) {
-        struct fr_rma_waiter *waiter = window->waiters;
+        struct fr_rma_message *waiter = window->waiters;
         window->waiters = waiter->next;
-        free(waiter);
+        fr_rma_message_free(waiter);
     }
 }
 
-// Returns false if the message has to be tried again later.
+// Serves a request, and owns it from then on. Returns false if it has to be tried again later.
 static bool serve(struct fr_rma_window *window, struct fr_rma_message *message)
 {
     const struct fr_rma_head *head = message->head;
     switch ((enum fr_rma_kind)head->kind) {
     case FR_RMA_MEET:
         fr_rma_meet_note(window, head);
+        fr_rma_message_free(message);
         return true;
     case FR_RMA_PUT:
         put(window, message);
@@ -316,7 +309,7 @@ static bool serve(struct fr_rma_window *window, struct fr_rma_message *message)
     case FR_RMA_ACCUMULATE:
         return accumulate(window, message);
     case FR_RMA_LOCK:
-        lock_own(window, head);
+        lock_own(window, message);
         return true;
     case FR_RMA_GIVE_UP:
         give_up(window, head);
@@ -331,9 +324,10 @@ static bool serve(struct fr_rma_window *window, struct fr_rma_message *message)
         fr_rma_words_told(&window->words, head->from, false);
         break;
     default:
+        fr_rma_message_free(message);
         return true;
     }
-    answer(window, head, NULL, FR_OK);
+    answer(window, message, NULL, FR_OK);
     return true;
 }
 
@@ -347,10 +341,12 @@ bool fr_rma_act(struct fr_rma_message *message)
     if (!window || head->from < 0 || head->from >= window->size ||
         window->world[head->from] != message->from) {
         fr_debug("a message of rank %d of the world is about no window", message->from);
+        fr_rma_message_free(message);
         return true;
     }
     if (head->kind != FR_RMA_ANSWER)
         return serve(window, message);
     fr_rma_far_take_answer(window, message);
+    fr_rma_message_free(message);
     return true;
 }

@@ -16,7 +16,7 @@ check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/request_schedule tests/unit/request_advance tests/unit/request_attendant tests/unit/request_await tests/unit/request_complete \
     tests/unit/request_deliver tests/unit/request_hidden_sends \
     tests/unit/request_pending tests/unit/request_posted tests/unit/request_table \
-    tests/unit/rma_region tests/unit/rndv_batch tests/unit/rndv_ledger tests/unit/rndv_patience tests/unit/rndv_replica tests/unit/rndv_scheme tests/unit/rndv_send_stage \
+    tests/unit/rma_region tests/unit/rma_serve tests/unit/rndv_batch tests/unit/rndv_ledger tests/unit/rndv_patience tests/unit/rndv_replica tests/unit/rndv_scheme tests/unit/rndv_send_stage \
     tests/unit/rndv_threads tests/unit/rndv_traffic \
     tests/unit/staging_device tests/unit/staging_device_soak tests/unit/staging_leases tests/unit/staging_pool \
     tests/unit/staging_share tests/unit/staging_soak tests/unit/staging_tables \
@@ -34,6 +34,9 @@ fr_unit_processes = $(patsubst %,tests/unit/%,coll_host_reduce coll_segment coll
 tests_unit_coll_agree_LDFLAGS = -Wl,--wrap=fr_ipc_forget_buffer
 tests_unit_coll_meet_LDFLAGS = -Wl,--wrap=fr_abi_call,--wrap=malloc
 tests_unit_coll_task_LDFLAGS = -Wl,--wrap=fr_coll_team_message_tell,--wrap=fr_coll_team_message_was_told
+tests_unit_rma_serve_LDFLAGS = -Wl,--wrap=calloc,--wrap=fr_abi_call \
+    -Wl,--wrap=fr_rma_words_update_try,--wrap=fr_rma_words_update_end,--wrap=fr_rma_words_draw \
+    -Wl,--wrap=fr_rma_words_look,--wrap=fr_rma_words_give_up
 tests_unit_rndv_replica_LDFLAGS = -Wl,--wrap=calloc
 tests_unit_rndv_send_stage_LDFLAGS = -Wl,--wrap=fr_abi_call
 tests_unit_rma_region_LDFLAGS = -Wl,--wrap=fr_ipc_unpin

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A target of a window without memory: each request has its answer all the same, which says how the
+// request has ended. Otherwise its origin would wait for ever.
+#include "config.h"
+
+#include "check.h"
+#include "rma/far.h"
+
+enum { NAME = 7, ORIGIN = 1, RANKS = 2, LONG_BYTES = 65536, TICKET = 9 };
+
+static bool lacks_memory;
+static unsigned answers;
+static struct fr_rma_head last; // that was sent
+static size_t last_bytes;
+static enum fr_status turn; // of the lock
+
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    return lacks_memory ? NULL : __real_calloc(count, bytes);
+}
+
+int __wrap_fr_abi_call(enum fr_fn fn, const fr_word *args);
+int __wrap_fr_abi_call(enum fr_fn fn, const fr_word *args)
+{
+    CHECK(fn == FR_FN_MPI_Isend && args[3] == ORIGIN, "%s", fr_abi_rows[fn].name);
+    memcpy(&last, (const void *)args[0], sizeof(last));
+    last_bytes = (size_t)args[1];
+    answers++;
+    return 0;
+}
+
+bool __wrap_fr_rma_words_update_try(struct fr_rma_words *words, int target);
+bool __wrap_fr_rma_words_update_try(struct fr_rma_words *words, int target)
+{
+    return words && target == 0;
+}
+
+void __wrap_fr_rma_words_update_end(struct fr_rma_words *words, int target);
+void __wrap_fr_rma_words_update_end(struct fr_rma_words *words, int target)
+{
+    CHECK(words && target == 0);
+}
+
+uint32_t __wrap_fr_rma_words_draw(struct fr_rma_words *words, int target);
+uint32_t __wrap_fr_rma_words_draw(struct fr_rma_words *words, int target)
+{
+    return words && target == 0 ? TICKET : 0;
+}
+
+enum fr_status __wrap_fr_rma_words_look(struct fr_rma_words *words, int target, uint32_t ticket,
+                                        bool exclusive, int rank);
+enum fr_status __wrap_fr_rma_words_look(struct fr_rma_words *words, int target, uint32_t ticket,
+                                        bool exclusive, int rank)
+{
+    CHECK(words && target == 0 && ticket == TICKET && exclusive && rank == ORIGIN);
+    return turn;
+}
+
+void __wrap_fr_rma_words_give_up(struct fr_rma_words *words, int target, int rank);
+void __wrap_fr_rma_words_give_up(struct fr_rma_words *words, int target, int rank)
+{
+    CHECK(words && target == 0 && rank == ORIGIN);
+}
+
+static unsigned char memory[LONG_BYTES];
+
+// Serves a request about bytes of the window, without memory.
+static void serve(struct fr_rma_head head, size_t bytes, bool brings)
+{
+    static uint64_t number;
+    const unsigned runs = bytes > 0;
+    size_t length = sizeof(head) + runs * sizeof(struct fr_rma_run) + (brings ? bytes : 0);
+    struct fr_rma_message *message = fr_rma_message_new(length);
+    CHECK(message != NULL);
+    head.window = NAME;
+    head.number = ++number;
+    head.from = ORIGIN;
+    head.runs = runs;
+    head.bytes = bytes;
+    *message->head = head;
+    message->from = ORIGIN;
+    if (runs)
+        fr_rma_message_runs(message)[0] = (struct fr_rma_run){.bytes = (uint32_t)bytes, .count = 1};
+    if (brings)
+        memset(fr_rma_message_data(message), 5, bytes);
+    answers = 0;
+    lacks_memory = true;
+    CHECK(fr_rma_act(message));
+    lacks_memory = false;
+}
+
+static void check_answer(enum fr_status status)
+{
+    CHECK(answers == 1 && last.kind == FR_RMA_ANSWER && last.window == NAME && last.from == 0,
+          "%u answers", answers);
+    CHECK(last.status == status, "%s", fr_core_status_text((enum fr_status)last.status));
+    CHECK(last_bytes == sizeof(struct fr_rma_head) && last.runs == 0, "%zu bytes", last_bytes);
+}
+
+static void check_data(void)
+{
+    const struct fr_rma_head put = {.kind = FR_RMA_PUT}, get = {.kind = FR_RMA_GET};
+    struct fr_rma_head update = {.kind = FR_RMA_ACCUMULATE, .extra = FR_RMA_WITH_ORIGIN};
+    for (size_t bytes = 100; bytes <= LONG_BYTES; bytes += LONG_BYTES - 100) {
+        serve(put, bytes, true);
+        check_answer(FR_OK);
+        CHECK(memory[0] == 5 && memory[bytes - 1] == 5);
+        serve(get, bytes, false);
+        check_answer(FR_ERR_NO_MEMORY);
+        update.element = fr_rma_element_index(0);
+        update.operation = fr_rma_operation_index(fr_abi_mpi.REPLACE);
+        update.extra = FR_RMA_WITH_ORIGIN | FR_RMA_WITH_RESULT;
+        serve(update, bytes, true);
+        check_answer(FR_ERR_NO_MEMORY);
+        memset(memory, 0, sizeof(memory));
+    }
+}
+
+// One rank gets the lock later, another one waits no longer.
+static void check_locks(struct fr_rma_window *window)
+{
+    const struct fr_rma_head lock = {.kind = FR_RMA_LOCK, .extra = 1};
+    turn = FR_ERR_NOT_FOUND;
+    serve(lock, 0, false);
+    fr_rma_grant_locks();
+    CHECK(answers == 0 && window->waiters, "a lock is given too early");
+    turn = FR_OK;
+    fr_rma_grant_locks();
+    check_answer(FR_OK);
+    CHECK(!window->waiters);
+    turn = FR_ERR_NOT_FOUND;
+    serve(lock, 0, false);
+    CHECK(answers == 0 && window->waiters);
+    serve((struct fr_rma_head){.kind = FR_RMA_GIVE_UP, .extra = 1, .name = last.number + 1}, 0,
+          false);
+    check_answer(FR_OK);
+    CHECK(!window->waiters);
+    serve(lock, 0, false);
+    fr_rma_waiters_free(window);
+    CHECK(!window->waiters);
+}
+
+int main(void)
+{
+    static struct fr_rma_part parts[RANKS];
+    static int world[RANKS] = {0, ORIGIN};
+    static struct fr_rma_window window = {
+        .name = NAME, .size = RANKS, .parts = parts, .world = world, .has_threads = true};
+    parts[0].address = (uintptr_t)memory;
+    parts[0].bytes = sizeof(memory);
+    parts[0].range = (struct fr_device_range)FR_DEVICE_HOST;
+    fr_abi_rows_fill();
+    fr_rma_far_enter(&window);
+    check_data();
+    check_locks(&window);
+    return check_result();
+}
