@@ -122,6 +122,14 @@ static inline bool fr_request_any_tracked(void)
            atomic_load_explicit(&fr_request_tracked_count, memory_order_acquire) != 0;
 }
 
+// Number of operations in the side table but for persistent ones that are not started.
+extern _Atomic size_t fr_request_active_count;
+static inline bool fr_request_any_active(void)
+{
+    return atomic_load_explicit(&fr_request_posted_count, memory_order_acquire) != 0 ||
+           atomic_load_explicit(&fr_request_active_count, memory_order_acquire) != 0;
+}
+
 // Shows an operation that has no request to threads that look for messages, as claimed by this
 // call.
 void fr_request_show(struct fr_request_op *op);

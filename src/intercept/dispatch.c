@@ -244,6 +244,8 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
         fr_rndv_unblock();
     if (freed)
         fr_request_poll_freed();
+    if (FR_UNLIKELY(!fr_request_serial) && fr_rndv_any_detached())
+        (void)fr_request_attendant_wake();
     fr_report_call_end();
     fr_intercept_handler_frame = outer;
     if (handled) {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The attendant, a thread of Fabrail's that exists under MPI_THREAD_MULTIPLE alone. Others may
 // depend on this process while its threads are in calls of MPI's own, or outside of MPI. They ask
-// for the bytes of sends that wait in their buffers, have no room for what it is to receive, or
-// have an access to a window done. The attendant does all that.
+// for the bytes of sends that wait in their buffers, or for bytes in another way than they were
+// offered. They have no room for what it is to receive, or have an access to a window done. The
+// attendant does all that.
 //
 // It begins with the first message of a process that uses a device, or a window whose ranks send
-// each other messages. It sleeps while there is nothing to attend to. A process that exits without
-// MPI_Finalize leaves it alone, and it calls nothing from then on.
+// each other messages. It sleeps while there is nothing to attend to, though there may be
+// persistent requests that are not started. A process that exits without MPI_Finalize leaves it
+// alone, and it calls nothing from then on.
 #include "config.h"
 
 #include "fabrail/core/thread.h"
@@ -26,7 +28,8 @@ static _Atomic bool allowed;
 
 static bool has_work(void)
 {
-    return fr_rndv_any_waiting() || fr_request_any_tracked() || atomic_load(&windows) > 0;
+    return fr_rndv_any_waiting() || fr_rndv_any_detached() || fr_request_any_active() ||
+           atomic_load(&windows) > 0;
 }
 
 void fr_request_attend(void)

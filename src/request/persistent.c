@@ -15,7 +15,7 @@ static void activate(struct fr_request_op *op)
     op->receive.has_message = false;
     op->receive.has_ended = false;
     op->failure = FR_OK;
-    op->active = true;
+    fr_request_table_begin(op);
     for (size_t p = 0; p < op->parts.count; p++)
         atomic_store_explicit(&op->parts.arrived[p], FR_COPY_AWAITED, memory_order_relaxed);
 }

@@ -12,6 +12,7 @@
 
 _Atomic size_t fr_request_tracked_count;
 _Atomic size_t fr_request_special_count;
+_Atomic size_t fr_request_active_count;
 FR_TLS uint64_t fr_request_call;
 FR_TLS uint64_t fr_request_outermost;
 FR_TLS bool fr_request_any_abandoned;
@@ -82,6 +83,14 @@ static void end_early(struct fr_request_op *op) FR_REQUIRES(table_lock)
     op->claim.early = false;
 }
 
+static void count_active(struct fr_request_op *op, bool counts)
+{
+    if (op->counts != counts)
+        atomic_fetch_add_explicit(&fr_request_active_count, counts ? 1 : (size_t)-1,
+                                  memory_order_release);
+    op->counts = counts;
+}
+
 static bool is_claimed(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
     return op->claim.held &&
@@ -113,6 +122,7 @@ void fr_request_table_remove(struct fr_request_op *op)
             unlink_from(&overflow, op);
     }
     fr_core_unlock(&table_lock);
+    count_active(op, false);
     atomic_fetch_sub_explicit(&fr_request_tracked_count, 1, memory_order_release);
     if (!op->plain)
         atomic_fetch_sub_explicit(&fr_request_special_count, 1, memory_order_release);
@@ -203,7 +213,16 @@ void fr_request_table_add(struct fr_request_op *op, fr_word request)
     if (!op->plain)
         atomic_fetch_add_explicit(&fr_request_special_count, 1, memory_order_release);
     atomic_fetch_add_explicit(&fr_request_tracked_count, 1, memory_order_release);
+    count_active(op, !op->persistent || op->active);
     fr_request_expect(op->expects);
+    if (FR_UNLIKELY(!fr_request_serial))
+        (void)fr_request_attendant_wake();
+}
+
+void fr_request_table_begin(struct fr_request_op *op)
+{
+    op->active = true;
+    count_active(op, true);
     if (FR_UNLIKELY(!fr_request_serial))
         (void)fr_request_attendant_wake();
 }
@@ -327,6 +346,8 @@ void fr_request_table_end(struct fr_request_op *op)
     fr_core_lock(&table_lock);
     op->active = false;
     fr_core_unlock(&table_lock);
+    if (op->persistent)
+        count_active(op, false);
 }
 
 // Operations leave the table, or end, before the application's buffers may go. Those of a call of

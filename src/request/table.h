@@ -61,6 +61,9 @@ size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, s
 // Gives back claimed operations; NULL entries are accepted.
 void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count);
 
+// Says that a persistent operation is started.
+void fr_request_table_begin(struct fr_request_op *op);
+
 // Says that an operation is over. Nobody looks into the application's memory for it from then on.
 void fr_request_table_end(struct fr_request_op *op);
 

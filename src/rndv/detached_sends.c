@@ -7,14 +7,14 @@
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct fr_list left FR_GUARDED_BY(lock) = FR_LIST_INIT(left);
-static _Atomic size_t left_count;
+_Atomic size_t fr_rndv_detached_count;
 
 void fr_rndv_detached_add(struct fr_rndv_send *send)
 {
     fr_core_lock(&lock);
     fr_list_push_front(&left, &send->link);
     fr_core_unlock(&lock);
-    atomic_fetch_add_explicit(&left_count, 1, memory_order_release);
+    atomic_fetch_add_explicit(&fr_rndv_detached_count, 1, memory_order_release);
     fr_core_errands_change(false, true);
 }
 
@@ -35,7 +35,7 @@ static bool take_left(struct fr_list *taken)
 void fr_rndv_detached_look_after(void)
 {
     struct fr_list taken, others;
-    if (FR_LIKELY(atomic_load_explicit(&left_count, memory_order_acquire) == 0) ||
+    if (FR_LIKELY(atomic_load_explicit(&fr_rndv_detached_count, memory_order_acquire) == 0) ||
         !take_left(&taken))
         return;
     fr_list_init(&others);
@@ -50,7 +50,7 @@ void fr_rndv_detached_look_after(void)
         else
             fr_list_push_front(&others, &send->link);
         fr_rndv_send_release(index);
-        atomic_fetch_sub_explicit(&left_count, done, memory_order_release);
+        atomic_fetch_sub_explicit(&fr_rndv_detached_count, done, memory_order_release);
         fr_core_errands_change(done, false);
     }
     fr_core_lock(&lock);
@@ -78,8 +78,8 @@ bool fr_rndv_detached_end_all(void)
             continue;
         }
         fr_rndv_send_destroy(send);
-        atomic_fetch_sub_explicit(&left_count, 1, memory_order_release);
+        atomic_fetch_sub_explicit(&fr_rndv_detached_count, 1, memory_order_release);
         fr_core_errands_change(true, false);
     }
-    return atomic_load_explicit(&left_count, memory_order_acquire) > 0;
+    return atomic_load_explicit(&fr_rndv_detached_count, memory_order_acquire) > 0;
 }

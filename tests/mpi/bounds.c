@@ -1001,8 +1001,8 @@ static void run_apart(void)
 }
 
 // Takes a message whose memory was mapped, until messages from a third rank needed the room. The
-// driver fails to map it again. So the sender is asked for another way.
-static void refuse_apart(const struct memory *memory, const struct memory *other)
+// driver fails to map it again, or the sender's workspace. So the sender is asked for another way.
+static void refuse_apart(const struct memory *memory, const struct memory *other, bool blocks)
 {
     const int failure = 2; // no memory
     frsim_fail_fn *fail = NULL;
@@ -1014,41 +1014,55 @@ static void refuse_apart(const struct memory *memory, const struct memory *other
     MPI_Probe(0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     for (int i = 0; i < 2 * WARM; i++)
         MPI_Recv(other->address, bytes, MPI_BYTE, 2, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    fail("cuIpcOpenMemHandle_v2", 1, failure);
+    fail(blocks ? "cuMemImportFromShareableHandle" : "cuIpcOpenMemHandle_v2", 1, failure);
     MPI_Recv(memory->address, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Send(&token, 1, MPI_INT, 0, TOKEN_TAG, apart);
     check_pattern(memory, 1);
 }
 
-// Sends, and then is in no call before the other thread has come back, which is in MPI.
-static void send_apart(const struct memory *memory)
+// Sends, and then is in no call before the other thread has come back, which is in MPI. A send that
+// blocks is over by then, though its message has not been taken.
+static void send_apart(const struct memory *memory, bool blocks)
 {
     int way = APART_SENDS;
-    MPI_Request request;
+    MPI_Request request = MPI_REQUEST_NULL;
     pthread_t thread;
     write_pattern(memory, 1);
     must(pthread_create(&thread, NULL, stay_in_mpi, &way) == 0, "a thread starts", 0, 1);
     pthread_barrier_wait(&ready);
     usleep(ENTRY_US);
-    MPI_Isend(memory->address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &request);
+    if (blocks)
+        MPI_Send(memory->address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+    else
+        MPI_Isend(memory->address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &request);
     pthread_join(thread, NULL);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-static void run_refused(void)
+static void refuse(bool blocks)
 {
     struct memory memory = make_mapped(), other = memory_new(MEMORY_DEVICE, (size_t)bytes);
     MPI_Comm_dup(MPI_COMM_WORLD, &apart);
     pthread_barrier_init(&ready, NULL, 2);
     if (rank == 0)
-        send_apart(&memory);
+        send_apart(&memory, blocks);
     else if (rank == 1)
-        refuse_apart(&memory, &other);
+        refuse_apart(&memory, &other, blocks);
     for (int i = 0; rank == 2 && i < 2 * WARM; i++)
         MPI_Send(memory.address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
     pthread_barrier_destroy(&ready);
     MPI_Comm_free(&apart);
     memory_free(&other);
+}
+
+static void run_refused(void)
+{
+    refuse(false);
+}
+
+static void run_refused_later(void)
+{
+    refuse(true);
 }
 
 // Two threads of each rank send to the other one, and receive only then. Messages lie in pieces, so
@@ -1110,16 +1124,27 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"windows", run_windows},   {"calls", run_calls},
-                 {"sleeps", run_sleeps},     {"blocked", run_blocked},
-                 {"tests", run_tests},       {"late", run_late},
-                 {"data", run_data},         {"pieces", run_pieces},
-                 {"pool", run_pool},         {"truncates", run_truncates},
-                 {"dies", run_dies},         {"asked", run_asked},
-                 {"own", run_own},           {"local", run_local},
-                 {"starved", run_starved},   {"apart", run_apart},
-                 {"both", run_both},         {"refused", run_refused},
-                 {"standing", run_standing}, {"standing-host", run_standing_host},
+    } cases[] = {{"windows", run_windows},
+                 {"calls", run_calls},
+                 {"sleeps", run_sleeps},
+                 {"blocked", run_blocked},
+                 {"tests", run_tests},
+                 {"late", run_late},
+                 {"data", run_data},
+                 {"pieces", run_pieces},
+                 {"pool", run_pool},
+                 {"truncates", run_truncates},
+                 {"dies", run_dies},
+                 {"asked", run_asked},
+                 {"own", run_own},
+                 {"local", run_local},
+                 {"starved", run_starved},
+                 {"apart", run_apart},
+                 {"both", run_both},
+                 {"refused", run_refused},
+                 {"refused-later", run_refused_later},
+                 {"standing", run_standing},
+                 {"standing-host", run_standing_host},
                  {"patient", run_patient}};
     int level = getenv("BOUNDS_THREADS") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, given;
     MPI_Init_thread(&argc, &argv, level, &given);

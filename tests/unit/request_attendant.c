@@ -16,8 +16,8 @@
 
 enum { NAP_NS = 1000000, LONG_NS = 30000000 };
 
-_Atomic size_t fr_rndv_waiting_count;
-_Atomic size_t fr_request_posted_count, fr_request_tracked_count;
+_Atomic size_t fr_rndv_waiting_count, fr_rndv_detached_count;
+_Atomic size_t fr_request_posted_count, fr_request_active_count;
 _Atomic bool fr_request_awaited;
 
 static _Atomic size_t looks;
@@ -93,11 +93,15 @@ int main(void)
     CHECK(!fr_request_attendant_wake(), "the process uses no device");
     atomic_store(&device, 0);
     for (int round = 0; round < 10; round++) {
-        atomic_store(&fr_request_tracked_count, 1);
+        _Atomic size_t *reason = round % 2 ? &fr_rndv_detached_count : &fr_request_active_count;
+        atomic_store(reason, 1);
         CHECK(fr_request_attendant_wake(), "it runs");
         wait_for_look();
-        atomic_store(&fr_request_tracked_count, 0);
-        fr_time_sleep(NAP_NS);
+        atomic_store(reason, 0);
+        fr_time_sleep(LONG_NS); // it is on the way to sleep
+        size_t before = atomic_load(&looks);
+        fr_time_sleep(LONG_NS);
+        CHECK(atomic_load(&looks) == before, "looks at nothing");
     }
     CHECK(fr_request_attendant_keep(look), "it runs");
     wait_for_look();

@@ -80,6 +80,7 @@ struct fr_request_op {
     } rma;
 
     fr_word key;  // request, window or file that the operation is tied to
+    bool counts;  // as active, in the side table
     bool plain;   // a receive into memory that MPI was given, started once
     bool expects; // a receive into device memory, started once
     struct {

@@ -85,6 +85,13 @@ static inline bool fr_rndv_any_waiting(void)
     return atomic_load_explicit(&fr_rndv_waiting_count, memory_order_relaxed) != 0;
 }
 
+// Number of detached sends. Their receivers may still ask for another way.
+extern _Atomic size_t fr_rndv_detached_count;
+static inline bool fr_rndv_any_detached(void)
+{
+    return atomic_load_explicit(&fr_rndv_detached_count, memory_order_relaxed) != 0;
+}
+
 // Number of reasons to look at each call of MPI. Each waiting send is one; module request adds its
 // own.
 extern _Atomic size_t fr_rndv_reasons;
