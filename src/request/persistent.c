@@ -43,6 +43,21 @@ static enum fr_status start_copies(struct fr_request_op *const *ops, size_t coun
     return status == FR_OK ? fr_request_copy_in(whole, used) : status;
 }
 
+// Leaves operations that are started already to MPI alone, which refuses to start them again.
+// Returns how many others there are.
+static size_t leave_active(struct fr_request_op **ops, size_t count)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (ops[i] && ops[i]->active) {
+            fr_request_table_unclaim(&ops[i], 1);
+            ops[i] = NULL;
+        }
+        left += ops[i] != NULL;
+    }
+    return left;
+}
+
 static void deactivate(struct fr_request_op *const *ops, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -61,16 +76,31 @@ static bool any_schedule(struct fr_request_op *const *ops, size_t count)
 }
 
 // Starts operations one after the other, since messages of schedules must not overtake those before
-// them.
+// them. A schedule that runs cannot be taken back, so it begins once MPI has started its request.
+// Where MPI refuses one, those before it are started.
 static int start_in_order(const void *requests, struct fr_request_op *const *ops, size_t count)
 {
-    int rc = fr_abi_mpi.SUCCESS;
-    for (size_t i = 0; i < count && rc == fr_abi_mpi.SUCCESS; i++) {
-        if (ops[i] && ops[i]->schedule)
+    for (size_t i = 0; i < count; i++) {
+        int rc = FR_MPI(Start, FR_PTR((const char *)requests + i * fr_abi_mpi.handle_bytes));
+        if (rc == fr_abi_mpi.SUCCESS && ops[i] && ops[i]->schedule)
             rc = fr_request_schedule_start(ops[i]);
         if (rc == fr_abi_mpi.SUCCESS)
-            rc = FR_MPI(Start, FR_PTR((const char *)requests + i * fr_abi_mpi.handle_bytes));
+            continue;
+        deactivate(ops + i, count - i);
+        return rc;
     }
+    return fr_abi_mpi.SUCCESS;
+}
+
+// Starts the operations of a call, whose inputs are copied.
+static int start_all(enum fr_fn fn, const fr_word *args, const void *requests,
+                     struct fr_request_op *const *ops, size_t count)
+{
+    if (any_schedule(ops, count))
+        return start_in_order(requests, ops, count);
+    int rc = fr_abi_call(fn, args);
+    if (rc != fr_abi_mpi.SUCCESS)
+        deactivate(ops, count);
     return rc;
 }
 
@@ -104,16 +134,15 @@ bool fr_request_start(enum fr_fn fn, fr_word *args, int *result)
         return true;
     }
     size_t found = fr_request_table_claim(requests, count, ops);
+    found = found ? leave_active(ops, count) : 0;
     if (found) {
         enum fr_status copied = start_copies(ops, count);
-        if (copied == FR_OK && any_schedule(ops, count))
-            *result = start_in_order(requests, ops, count);
-        else if (copied == FR_OK)
-            *result = fr_abi_call(fn, args);
-        else
-            *result = fr_request_raise(0, 0, fr_request_error_code(copied));
-        if (*result != fr_abi_mpi.SUCCESS)
+        if (copied == FR_OK) {
+            *result = start_all(fn, args, requests, ops, count);
+        } else {
             deactivate(ops, count);
+            *result = fr_request_raise(0, 0, fr_request_error_code(copied));
+        }
         follow(ops, count, requests);
         fr_request_table_unclaim(ops, count);
     }

@@ -472,6 +472,58 @@ static void refuse_with_send(const struct memory *from, const struct memory *int
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+// Starts a request that is started already. Most MPIs refuse that, and what is under way goes on.
+static void start_again(MPI_Request *request, int way)
+{
+    int code = way == 0 ? MPI_Start(request) : MPI_Startall(1, request);
+#if defined MPICH_VERSION
+    must(code != MPI_SUCCESS, "a request is started twice");
+#else
+    (void)code;
+#endif
+}
+
+static void started_twice(int number)
+{
+    struct memory from = memory_new(MEMORY_DEVICE, BYTES);
+    struct memory into = memory_new(MEMORY_DEVICE, (size_t)size * BYTES);
+    MPI_Request request;
+    (void)number;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    fill(&from, BYTES, 3);
+    for (int way = 0; way < 2 && rank < 2; way++) {
+        fill(&into, BYTES, 99);
+        if (rank == 0)
+            MPI_Send(from.address, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+        MPI_Recv_init(into.address, BYTES, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &request);
+        if (rank == 1) {
+            MPI_Start(&request);
+            start_again(&request, way);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+            must(is_filled(&into, BYTES, 3), "wrong bytes of a receive that is started twice");
+        }
+        MPI_Request_free(&request);
+    }
+#if MPI_VERSION >= 4 && defined MPICH_VERSION
+    for (int way = 0; way < 2; way++) {
+        fill(&from, BYTES, 5 + (unsigned)rank);
+        MPI_Allgather_init(from.address, BYTES, MPI_BYTE, into.address, BYTES, MPI_BYTE,
+                           MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+        for (int round = 0; round < 2; round++) {
+            MPI_Start(&request);
+            start_again(&request, way);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+            must(is_same(&from, &into, (size_t)rank * BYTES, BYTES), "wrong bytes, round %d",
+                 round);
+        }
+        MPI_Request_free(&request);
+    }
+#endif
+    memory_free(&into);
+    memory_free(&from);
+}
+
 // A list that MPI refuses for one of its requests has completed nothing of the others.
 static void refused_list(int number)
 {
@@ -608,6 +660,7 @@ static void freed_unmatched(int number)
 
 const struct transparency transparency_requests[] = {
     {"refused-list", refused_list, false},
+    {"started-twice", started_twice, false},
     {"asks-few", asks_few, false},
     {"freed-unmatched", freed_unmatched, false},
     {"many-requests", many, false},
