@@ -28,12 +28,17 @@ static _Thread_local struct {
     uint64_t gone;
 } last;
 
-static bool enter(struct fr_job_remembered *remembered)
+// Enters it, unless another thread has been faster. Returns what is known then, NULL without
+// memory.
+static struct fr_job_remembered *enter(struct fr_job_remembered *remembered)
 {
+    struct fr_job_remembered *first = NULL;
     fr_core_lock(&known_lock);
-    HASH_ADD(hh, known, comm, sizeof(remembered->comm), remembered);
+    HASH_FIND(hh, known, &remembered->comm, sizeof(remembered->comm), first);
+    if (!first)
+        HASH_ADD(hh, known, comm, sizeof(remembered->comm), remembered);
     fr_core_unlock(&known_lock);
-    return FR_HASH_HAS(remembered);
+    return first ? first : FR_HASH_HAS(remembered) ? remembered : NULL;
 }
 
 static void leave(struct fr_job_remembered *remembered)
@@ -110,25 +115,31 @@ struct fr_job_remembered *fr_job_remember(fr_word comm, uint64_t name)
         return NULL;
     remembered->name = name;
     remembered->comm = comm;
-    if (!enter(remembered)) {
+    struct fr_job_remembered *first = enter(remembered);
+    if (first != remembered) {
         free(remembered);
-        return NULL;
+        return first;
     }
     if (FR_MPI(Comm_set_attr, comm, (fr_word)keyval, FR_PTR(remembered)) == fr_abi_mpi.SUCCESS)
         return remembered;
-    leave(remembered);
-    free(remembered);
+    leave(remembered); // not freed, as another thread may have found it
     return NULL;
 }
 
-static struct fr_lock lock = FR_LOCK_INIT; // of those who remember more than a name
-
-// As fr_job_recall, and begins to remember where nothing is.
-static struct fr_job_remembered *have(fr_word comm) FR_REQUIRES(lock)
+// As fr_job_recall, and begins to remember where nothing is. What is no communicator is refused
+// before, by a call whose error handler may leave it or call MPI again.
+static struct fr_job_remembered *have(fr_word comm)
 {
+    int is_inter;
     struct fr_job_remembered *remembered = fr_job_recall(comm);
-    return remembered ? remembered : fr_job_remember(comm, 0);
+    if (remembered)
+        return remembered;
+    if (FR_MPI(Comm_test_inter, comm, FR_PTR(&is_inter)) != fr_abi_mpi.SUCCESS)
+        return NULL;
+    return fr_job_remember(comm, 0);
 }
+
+static struct fr_lock lock = FR_LOCK_INIT; // of promises
 
 _Atomic bool fr_job_any_host_comms;
 
@@ -136,8 +147,8 @@ void fr_job_comm_note_promise(fr_word comm, const char *kinds, bool host_alone)
 {
     char *copy = kinds ? strdup(kinds) : NULL;
     host_alone = host_alone && copy;
-    fr_core_lock(&lock);
     struct fr_job_remembered *remembered = copy ? have(comm) : fr_job_recall(comm);
+    fr_core_lock(&lock);
     if (remembered) {
         char *older = remembered->promise;
         remembered->promise = copy;
@@ -169,12 +180,7 @@ bool fr_job_comm_is_host(fr_word comm)
 
 _Atomic uint32_t *fr_job_comm_label(fr_word comm)
 {
-    struct fr_job_remembered *remembered = fr_job_recall(comm);
-    if (FR_UNLIKELY(!remembered)) {
-        fr_core_lock(&lock);
-        remembered = have(comm);
-        fr_core_unlock(&lock);
-    }
+    struct fr_job_remembered *remembered = have(comm);
     return remembered ? &remembered->label : NULL;
 }
 
@@ -248,21 +254,16 @@ static struct ranks *make(fr_word comm)
     return ranks;
 }
 
-// Finds out the ranks. One thread alone does this, since setting the attribute again would free
-// what others have got. The MPI calls made here wait for nobody.
+// Finds out the ranks, unless another thread is faster. The MPI calls made here wait for nobody.
 static struct ranks *find_out(fr_word comm)
 {
-    struct ranks *ranks = NULL;
-    fr_core_lock(&lock);
+    struct ranks *first = NULL;
     struct fr_job_remembered *remembered = have(comm);
-    if (remembered)
-        ranks = atomic_load_explicit(&remembered->ranks, memory_order_acquire);
-    if (remembered && !ranks) {
-        ranks = make(comm);
-        atomic_store_explicit(&remembered->ranks, ranks, memory_order_release);
-    }
-    fr_core_unlock(&lock);
-    return ranks;
+    struct ranks *ranks = remembered ? make(comm) : NULL;
+    if (!ranks || atomic_compare_exchange_strong(&remembered->ranks, &first, ranks))
+        return ranks;
+    free(ranks);
+    return first;
 }
 
 int fr_job_rank_in(fr_word comm, int rank, uint64_t *id)
