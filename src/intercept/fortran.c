@@ -62,13 +62,36 @@ static void pass_on(const char *name, void *_Atomic *next, const int *win, const
             pass_on(#name, &next, win, keyval, value, flag, error);                                \
     }
 
-FORTRAN_NAME(mpi_win_get_attr)
-FORTRAN_NAME(mpi_win_get_attr_)
-FORTRAN_NAME(mpi_win_get_attr__)
-FORTRAN_NAME(MPI_WIN_GET_ATTR)
-FORTRAN_NAME(mpi_win_get_attr_f08_)
-FORTRAN_NAME(pmpi_win_get_attr)
-FORTRAN_NAME(pmpi_win_get_attr_)
-FORTRAN_NAME(pmpi_win_get_attr__)
-FORTRAN_NAME(PMPI_WIN_GET_ATTR)
-FORTRAN_NAME(pmpi_win_get_attr_f08_)
+#define FORTRAN_NAMES(X)                                                                           \
+    X(mpi_win_get_attr)                                                                            \
+    X(mpi_win_get_attr_)                                                                           \
+    X(mpi_win_get_attr__)                                                                          \
+    X(MPI_WIN_GET_ATTR)                                                                            \
+    X(mpi_win_get_attr_f08_)                                                                       \
+    X(pmpi_win_get_attr)                                                                           \
+    X(pmpi_win_get_attr_)                                                                          \
+    X(pmpi_win_get_attr__)                                                                         \
+    X(PMPI_WIN_GET_ATTR)                                                                           \
+    X(pmpi_win_get_attr_f08_)
+
+FORTRAN_NAMES(FORTRAN_NAME)
+
+FR_UNSANITIZED bool fr_intercept_is_fortran_name(const char *name)
+{
+    enum { LONGEST = 24 };
+    static const char names[][LONGEST] = {
+#define ROW(name) #name,
+        FORTRAN_NAMES(ROW)
+#undef ROW
+    };
+    if (!name || (name[0] != 'm' && name[0] != 'p' && name[0] != 'M' && name[0] != 'P'))
+        return false;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(names); i++) {
+        size_t at = 0;
+        while (names[i][at] && names[i][at] == name[at])
+            at++;
+        if (names[i][at] == name[at])
+            return true;
+    }
+    return false;
+}

@@ -27,8 +27,9 @@ FR_UNSANITIZED static uintptr_t next_lookup(void)
 
 FR_UNSANITIZED static bool is_of_mpi(const char *name)
 {
-    name += name[0] == 'P';
-    return name[0] == 'M' && name[1] == 'P' && name[2] == 'I' && (name[3] == '_' || name[3] == 'X');
+    const char *own = name + (name[0] == 'P');
+    return (own[0] == 'M' && own[1] == 'P' && own[2] == 'I' && (own[3] == '_' || own[3] == 'X')) ||
+           fr_intercept_is_fortran_name(name);
 }
 
 // The "next dlsym" of a look-up whose answer is known.
@@ -58,7 +59,7 @@ bool fr_intercept_answers(enum fr_fn fn)
 static bool is_absent(void *handle, const char *name)
 {
     enum fr_fn fn = fr_abi_named(name);
-    if (fn == FR_FN_STUB_COUNT || fr_intercept_answers(fn))
+    if (!fr_intercept_is_fortran_name(name) && (fn == FR_FN_STUB_COUNT || fr_intercept_answers(fn)))
         return false;
     void *found = fr_core_dlsym(handle, name);
     if (found && !fr_core_is_in_fabrail(found))

@@ -35,6 +35,9 @@ struct fr_intercept_lookup fr_intercept_lookup(void *handle, const char *name);
 // it itself in every MPI.
 bool fr_intercept_answers(enum fr_fn fn);
 
+// Returns whether a function is one of Fortran's that this library exports. Costs a few compares.
+bool fr_intercept_is_fortran_name(const char *name);
+
 // Makes all who look for functions of the MPI library find Fabrail's stubs. Called once fr_abi_find
 // has found the library. Thread-safe and idempotent. Returns false where not all of the loader's
 // tables can be written.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rank 0 sends device memory, after messages that let NVLink carry it, and rank 1 receives it into
-// host memory: hostrecv [PLUGIN | host]. With a plugin, which is opened with RTLD_DEEPBIND, that
-// receives. With host, no message is received into device memory; else the first ones are, by
-// MPI_Irecv.
-// Exits 1 where a byte is wrong, 77 without device memory.
+// host memory: hostrecv [PLUGIN | tool:TOOL | host]. With a plugin, which is opened with
+// RTLD_DEEPBIND after MPI_Init, that receives. With a tool the same, by the tool's MPI_Recv. With
+// host, no message is received into device memory; else the first ones are, by MPI_Irecv. Exits 1
+// where a byte is wrong, 77 without device memory.
 #define _GNU_SOURCE
 #include "../programs/memory.h"
 
@@ -29,10 +29,21 @@ static int receive_later(void *buffer, int bytes, int source, int tag, MPI_Statu
     return MPI_Wait(&request, status);
 }
 
+static __typeof__(MPI_Recv) *tool_receive;
+
+static int receive_by_tool(void *buffer, int bytes, int source, int tag, MPI_Status *status)
+{
+    return tool_receive(buffer, bytes, MPI_BYTE, source, tag, MPI_COMM_WORLD, status);
+}
+
 static receive_fn *open_plugin(const char *path)
 {
-    void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
-    receive_fn *found = plugin ? (receive_fn *)dlsym(plugin, "exchange_receive") : NULL;
+    bool is_tool = strncmp(path, "tool:", 5) == 0;
+    void *plugin = dlopen(path + (is_tool ? 5 : 0), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+    void *at = plugin ? dlsym(plugin, is_tool ? "MPI_Recv" : "exchange_receive") : NULL;
+    receive_fn *found = is_tool && at ? receive_by_tool : (receive_fn *)at;
+    if (is_tool)
+        tool_receive = (__typeof__(MPI_Recv) *)at;
     if (!found) {
         fprintf(stderr, "hostrecv: %s\n", dlerror());
         MPI_Abort(MPI_COMM_WORLD, 2);
