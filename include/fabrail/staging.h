@@ -27,6 +27,9 @@ struct fr_staging_lease {
 FR_MUST_CHECK enum fr_status fr_staging_borrow(size_t bytes, struct fr_staging_lease *lease);
 FR_MUST_CHECK enum fr_status fr_staging_try_borrow(size_t bytes, struct fr_staging_lease *lease);
 
+// As fr_staging_borrow, for a caller that gets on without: a lack of memory is not logged.
+FR_MUST_CHECK enum fr_status fr_staging_try_borrow(size_t bytes, struct fr_staging_lease *lease);
+
 // Returns whether `bytes` more of host memory, page-locked or not, can be lent within
 // FABRAIL_STAGING_MAX. For callers that can do without.
 bool fr_staging_has_room(size_t bytes);

@@ -115,7 +115,7 @@ static void *take_room(struct fr_rma_queue *queue, size_t bytes)
 
 void *fr_rma_queue_room(struct fr_rma_queue *queue, size_t bytes)
 {
-    if (!queue->room.address && fr_staging_borrow(ROOM_BYTES, &queue->room) != FR_OK)
+    if (!queue->room.address && fr_staging_try_borrow(ROOM_BYTES, &queue->room) != FR_OK)
         return NULL;
     if (!fr_device_reaches_host(queue->room.address))
         return NULL;

@@ -38,7 +38,7 @@ static enum fr_status copy_now(const struct fr_staging_view *view,
 static enum fr_status pack_through(const struct fr_staging_packing *slice, uintptr_t shaped)
 {
     struct fr_staging_lease packed;
-    enum fr_status status = fr_staging_borrow(slice->bytes, &packed);
+    enum fr_status status = fr_staging_try_borrow(slice->bytes, &packed);
     if (status != FR_OK)
         return status;
     fr_staging_copy_shaped(slice->layout, slice->count, shaped, packed.address, slice->bytes, true);
@@ -53,7 +53,7 @@ static enum fr_status pack_slice(const struct fr_staging_packing *slice)
     struct fr_staging_lease lease;
     uintptr_t low, high;
     fr_staging_packing_span(slice, &low, &high);
-    enum fr_status status = fr_staging_borrow(high - low, &lease);
+    enum fr_status status = fr_staging_try_borrow(high - low, &lease);
     if (status != FR_OK)
         return status;
     uintptr_t shaped = (uintptr_t)lease.address + (slice->user - low);

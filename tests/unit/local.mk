@@ -34,6 +34,7 @@ fr_unit_processes = $(patsubst %,tests/unit/%,coll_host_reduce coll_segment coll
 tests_unit_coll_agree_LDFLAGS = -Wl,--wrap=fr_ipc_forget_buffer
 tests_unit_coll_meet_LDFLAGS = -Wl,--wrap=fr_abi_call,--wrap=malloc
 tests_unit_coll_task_LDFLAGS = -Wl,--wrap=fr_coll_team_message_tell,--wrap=fr_coll_team_message_was_told
+tests_unit_staging_typed_LDFLAGS = -Wl,--wrap=fr_core_log_write,--wrap=mmap
 tests_unit_rma_serve_LDFLAGS = -Wl,--wrap=calloc,--wrap=fr_abi_call \
     -Wl,--wrap=fr_rma_words_update_try,--wrap=fr_rma_words_update_end,--wrap=fr_rma_words_draw \
     -Wl,--wrap=fr_rma_words_look,--wrap=fr_rma_words_give_up

@@ -9,6 +9,22 @@
 #include "device/cuda/cuda_int.h"
 #include "driver.h"
 #include "fabrail/staging/typed_copy.h"
+#include "logged.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+static bool lacks_memory;
+static unsigned lacks;
+
+void *__real_mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset);
+void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset);
+void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset)
+{
+    lacks += lacks_memory;
+    errno = ENOMEM;
+    return lacks_memory ? MAP_FAILED : __real_mmap(address, bytes, protection, flags, file, offset);
+}
 
 enum { SPACE = 8 << 20, MOST_CALLS = 400, A_CALL = 64 };
 
@@ -212,6 +228,17 @@ static void copy(const struct form *form, bool unpacks, bool to_host, bool batch
     fr_datatype_list_free(&sample.list);
 }
 
+// The host has no memory for the spanned bytes. The driver does all, and nobody loses anything.
+static void test_no_memory(void)
+{
+    lacks_memory = true;
+    for (int to_host = 0; to_host < 2; to_host++)
+        copy(&forms[0], false, to_host, false);
+    lacks_memory = false;
+    CHECK(lacks > 0 && logged[FR_LOG_ERROR] == 0, "%u errors, %u mappings lacked",
+          logged[FR_LOG_ERROR], lacks);
+}
+
 static void test_forms(bool batches, size_t step)
 {
     for (size_t i = 0; i < FR_ARRAY_LENGTH(forms); i += step) {
@@ -263,6 +290,7 @@ int main(void)
         !driver_allocate(FR_KIND_PINNED, 0, SPACE, &host_packed))
         return CHECK_SKIP;
     CHECK(fr_device_present() && fr_device_query(user.address, &range) == FR_OK);
+    test_no_memory();
     test_forms(true, 1);
     frsim_fail_fn *fail_call;
     memcpy(&fail_call, &fail, sizeof(fail_call));
