@@ -20,6 +20,21 @@ static bool can_overlap(const struct fr_rndv_fragments *in)
     return !view->absolute && (layout->contiguous || room_of(in) % layout->size_bytes == 0);
 }
 
+// By sender. Two that share a place only seem to give more.
+static _Atomic unsigned come_from[256];
+
+void fr_rndv_fragments_note_from(int rank)
+{
+    atomic_fetch_add_explicit(&come_from[(unsigned)rank % FR_ARRAY_LENGTH(come_from)], 1,
+                              memory_order_relaxed);
+}
+
+unsigned fr_rndv_fragments_from(int rank)
+{
+    return atomic_load_explicit(&come_from[(unsigned)rank % FR_ARRAY_LENGTH(come_from)],
+                                memory_order_relaxed);
+}
+
 enum fr_status fr_rndv_fragments_bounce(struct fr_rndv_fragments *in)
 {
     enum fr_status status = fr_staging_borrow(in->bytes, &in->bounce);

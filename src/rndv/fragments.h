@@ -56,4 +56,8 @@ void fr_rndv_fragments_copy(struct fr_rndv_fragments *in);
 // Finishes the copies and returns the memory. A failure stands in the status of the receive.
 void fr_rndv_fragments_close(struct fr_rndv_fragments *in);
 
+// Notes that a fragment has come from a rank, and returns how many have.
+void fr_rndv_fragments_note_from(int rank);
+unsigned fr_rndv_fragments_from(int rank);
+
 #endif

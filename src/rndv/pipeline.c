@@ -346,6 +346,7 @@ static bool advance(struct receiving *receiving)
         (size_t)count != fr_rndv_fragment_bytes(in->bytes, in->shift, in->done))
         in->recv->status = FR_ERR_DEVICE;
     in->done++;
+    fr_rndv_fragments_note_from(in->recv->incoming->from);
     return true;
 }
 
@@ -393,7 +394,10 @@ static void end(struct fr_rndv_recv *recv)
 {
     struct receiving *receiving = recv->state;
     fr_rndv_fragments_close(&receiving->in);
-    fr_rndv_incoming_end(recv->incoming, recv->status == FR_OK);
+    if (recv->status == FR_ERR_CANCELLED) // its sender may give fragments yet, which nobody takes
+        fr_rndv_incoming_abandon(recv->incoming);
+    else
+        fr_rndv_incoming_end(recv->incoming, recv->status == FR_OK);
     free(receiving);
     recv->state = NULL;
 }

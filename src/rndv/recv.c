@@ -6,6 +6,7 @@
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
 #include "fabrail/rndv/progress.h"
+#include "rndv/fragments.h"
 #include "rndv/incoming_int.h"
 #include "rndv/schemes.h"
 
@@ -68,6 +69,8 @@ void fr_rndv_receive_begin(struct fr_rndv_recv *recv)
     recv->untouched = recv->on_device = recv->asked = false;
     recv->refused = FR_SCHEME_COUNT;
     recv->come = 0;
+    recv->heard = fr_rndv_fragments_from(recv->incoming->from);
+    recv->silent_ns = 0;
     recv->status = fr_rndv_incoming_begin(recv->incoming);
     if (recv->status == FR_OK && recv->incoming->slot != NULL)
         fr_rndv_sweep_take(recv->incoming);
@@ -192,9 +195,29 @@ static bool waits_too_long(const struct fr_rndv_recv *recv, int64_t now)
     return over;
 }
 
-// Ends receives whose senders have died before they have given all, or do not follow a refusal.
-// Looks each second. The death of a process is seen on its own host only: a message of a process
-// that has died elsewhere never ends, unless MPI or a rail reports an error.
+// Returns whether no fragment of any message has come from a sender for FABRAIL_TIMEOUT. Time in
+// which this process does not look does not count.
+static bool is_silent(struct fr_rndv_recv *recv, int64_t now)
+{
+    const int64_t look_ns = 2 * (int64_t)FR_SECOND_NS, past_ns = now - recv->looked_ns;
+    const size_t limit_s = fr_core_settings()->timeout_s;
+    recv->silent_ns += past_ns < look_ns ? past_ns : look_ns;
+    const unsigned heard = fr_rndv_fragments_from(recv->incoming->from);
+    if (heard != recv->heard ||
+        !fr_rndv_scheme_has(recv->incoming->place.scheme, FR_RNDV_FRAGMENTED))
+        recv->silent_ns = 0;
+    recv->heard = heard;
+    if (limit_s == 0 || recv->silent_ns < (int64_t)limit_s * FR_SECOND_NS)
+        return false;
+    fr_error("rank %d has given nothing more of a message within the %zu s of FABRAIL_TIMEOUT",
+             recv->incoming->from, limit_s);
+    return true;
+}
+
+// Ends receives whose senders have died before they have given all, give nothing more, or do not
+// follow a refusal. Looks each second. The death of a process is seen on its own host only. So
+// without FABRAIL_TIMEOUT a message of a process that has died elsewhere never ends, unless MPI or
+// a rail reports an error.
 static void end_lost(struct fr_rndv_recv *recvs, size_t count)
 {
     int64_t now = fr_time_coarse_ns();
@@ -207,7 +230,7 @@ static void end_lost(struct fr_rndv_recv *recvs, size_t count)
         if (is_lost)
             fr_error("rank %d is gone, and with it a message that was being received",
                      recv->incoming->from);
-        if (is_lost || (recv->asked && waits_too_long(recv, now)))
+        if (is_lost || (recv->asked ? waits_too_long(recv, now) : is_silent(recv, now)))
             recv->status = FR_ERR_CANCELLED;
         recv->looked_ns = now;
     }

@@ -306,6 +306,45 @@ static void host_phase(int number)
 
 // ---- ranks that fail
 
+// A sender on another host gives nothing more of a message for longer than FABRAIL_TIMEOUT, as one
+// that has died. The receive fails. What the sender gives later comes to no other message.
+static void silent_sender(int number)
+{
+    enum { BIG = 32 << 20, SILENT_S = 6, LATER = 3, LATER_TAG = 40 };
+    struct memory memory = memory_new(MEMORY_DEVICE, BIG);
+    MPI_Request request = MPI_REQUEST_NULL;
+    (void)number;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    fill(&memory, BIG, (unsigned)rank);
+    if (rank == 0) {
+        MPI_Isend(memory.address, BIG, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &request);
+        sleep(SILENT_S);
+    } else {
+        double begin = MPI_Wtime();
+        int code =
+            MPI_Recv(memory.address, BIG, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        must(code != MPI_SUCCESS && MPI_Wtime() - begin < SILENT_S,
+             "no error of a message whose sender is silent");
+    }
+    for (int i = 0; i < LATER; i++) {
+        MPI_Request later = MPI_REQUEST_NULL;
+        struct memory other = memory_new(MEMORY_DEVICE, BIG);
+        fill(&other, BIG, 5 + (unsigned)(rank + i));
+        if (rank == 0)
+            MPI_Isend(other.address, BIG, MPI_BYTE, 1, LATER_TAG, MPI_COMM_WORLD, &later);
+        else
+            must(MPI_Recv(other.address, BIG, MPI_BYTE, 0, LATER_TAG, MPI_COMM_WORLD,
+                          MPI_STATUS_IGNORE) == MPI_SUCCESS,
+                 "an error of a later message");
+        MPI_Wait(&later, MPI_STATUS_IGNORE);
+        must(is_filled(&other, BIG, 5 + (unsigned)i), "wrong bytes of a later message");
+        memory_free(&other);
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    memory_free(&memory);
+}
+
 static int (*recovery_call(const char *name))(MPI_Comm, void *)
 {
     int (*call)(MPI_Comm, void *);
@@ -343,8 +382,13 @@ static void failed_rank(int number)
 }
 
 const struct transparency transparency_held[] = {
-    {"cut-off", cut_off, false},         {"cut-off-some", cut_off_some, false},
-    {"freed-comm", freed_comm, false},   {"matched", matched, false},
-    {"as-rts", as_rts, false},           {"host-phase", host_phase, false},
-    {"failed-rank", failed_rank, false}, {NULL, NULL, false},
+    {"cut-off", cut_off, false},
+    {"cut-off-some", cut_off_some, false},
+    {"freed-comm", freed_comm, false},
+    {"matched", matched, false},
+    {"as-rts", as_rts, false},
+    {"host-phase", host_phase, false},
+    {"failed-rank", failed_rank, false},
+    {"silent-sender", silent_sender, false},
+    {NULL, NULL, false},
 };
