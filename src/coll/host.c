@@ -431,3 +431,31 @@ void fr_coll_host_end(const struct fr_coll_team *team, struct fr_coll_host *host
     }
     host->is_open = false;
 }
+
+static void tell_nothing(const struct fr_coll_team *team, const struct fr_coll_host *host,
+                         uint64_t *words)
+{
+    (void)team;
+    (void)host;
+    (void)words;
+}
+
+void fr_coll_host_fail(struct fr_coll_team *team, const char *call, uint64_t number,
+                       size_t likely_bytes, size_t words)
+{
+    static const struct fr_coll_host_ops silent = {.tell = tell_nothing};
+    struct fr_coll_host host = {
+        .call = call,
+        .number = number,
+        .failure = FR_ERR_NO_MEMORY,
+        .ops = &silent,
+        .element_bytes = 1,
+        .likely_bytes = likely_bytes,
+        .words = words,
+    };
+    bool over = false;
+    (void)!fr_coll_host_progress(team, &host, &over);
+    if (!over) // there is no room to tell of it
+        tell_failure(team, &host, FR_ERR_MPI);
+    fr_coll_host_end(team, &host);
+}

@@ -8,7 +8,7 @@
 #include "fabrail/device.h"
 
 // Words of a rank for another one.
-enum { BEGIN, BYTES, WORDS };
+enum { BEGIN, BYTES, WORDS = FR_COLL_EXCHANGE_WORDS };
 
 static struct fr_coll_host_exchange *exchange_of(const struct fr_coll_host *host)
 {

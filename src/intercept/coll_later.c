@@ -4,10 +4,12 @@
 
 #include "intercept/coll_later.h"
 
+#include "fabrail/coll/host_exchange.h"
 #include "fabrail/report.h"
 #include "intercept/coll_buffer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 // Goes on with the task, and ends the operation when that is over.
 static bool advance(struct fr_request_op *op)
@@ -101,15 +103,35 @@ static enum fr_status attach(struct fr_intercept_later *later)
                : FR_OK;
 }
 
-static int open_schedule(struct fr_request_op *op, enum fr_status status)
+void fr_intercept_later_fail(enum fr_fn fn, const fr_word *args, struct fr_coll_team *team)
 {
-    fr_word comm = op->object;
+    struct fr_request_op op = {.fn = fn};
+    memcpy(op.args, args, fr_abi_rows[fn].arg_count * sizeof(fr_word));
+    bool reduces = fr_abi_shape_of(fn)->reduces;
+    size_t bytes =
+        reduces ? fr_intercept_reduction_bytes(&op, team) : fr_intercept_exchange_bytes(&op, team);
+    fr_coll_queue_hold(team);
+    fr_coll_host_fail(team, fr_abi_rows[fn].name, team->later.begun++, bytes,
+                      reduces ? 0 : FR_COLL_EXCHANGE_WORDS);
+    fr_coll_queue_release(team);
+}
+
+// `team` is NULL for a persistent operation.
+static int open_schedule(struct fr_request_op *op, struct fr_coll_team *team, enum fr_status status)
+{
+    fr_word comm = op->object, args[FR_MAX_ARGS];
+    enum fr_fn fn = op->fn;
     int result = fr_request_error_code(status);
+    memcpy(args, op->args, sizeof(args));
     if (status == FR_OK)
         result = fr_request_schedule_open(op, (void *)op->args[fr_abi_rows[op->fn].request]);
     else
         fr_request_op_free(op);
-    return result == fr_abi_mpi.SUCCESS ? result : fr_request_raise('c', comm, result);
+    if (result == fr_abi_mpi.SUCCESS)
+        return result;
+    if (team)
+        fr_intercept_later_fail(fn, args, team);
+    return fr_request_raise('c', comm, result);
 }
 
 static struct fr_intercept_later *make(struct fr_request_op *op, struct fr_coll_team *team,
@@ -150,6 +172,6 @@ bool fr_intercept_later_begin(struct fr_request_op *op, struct fr_coll_team *tea
         fr_coll_team_clone_free(op->persistent ? team : NULL);
         free(later);
     }
-    *result = open_schedule(op, status);
+    *result = open_schedule(op, op->persistent ? NULL : team, status);
     return true;
 }

@@ -56,6 +56,14 @@ bool fr_intercept_reduction_pays(enum fr_fn fn, const fr_word *args,
 bool fr_intercept_exchange_pays(enum fr_fn fn, const fr_word *args,
                                 const struct fr_coll_team *team);
 
+// Says that this rank has no memory to begin an operation that is no persistent one. The others may
+// have begun it, and it fails on them as well.
+void fr_intercept_later_fail(enum fr_fn fn, const fr_word *args, struct fr_coll_team *team);
+
+// Returns how many bytes a rank's vector has. All ranks find the same.
+size_t fr_intercept_reduction_bytes(const struct fr_request_op *op,
+                                    const struct fr_coll_team *team);
+
 // Returns how many bytes the rank with most data has, or is likely to have where ranks need not
 // know. All ranks find the same.
 size_t fr_intercept_exchange_bytes(const struct fr_request_op *op, const struct fr_coll_team *team);

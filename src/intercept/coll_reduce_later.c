@@ -120,20 +120,25 @@ static int64_t count_elements(const struct fr_request_op *op, int ranks)
     return count;
 }
 
+size_t fr_intercept_reduction_bytes(const struct fr_request_op *op, const struct fr_coll_team *team)
+{
+    int64_t bytes = 0, count = count_elements(op, team->size);
+    fr_word type = fr_abi_handle(op->args[fr_abi_rows[op->fn].send.type]);
+    return count > 0 && fr_intercept_measure_bytes(type, count, &bytes) ? (size_t)bytes : 0;
+}
+
 bool fr_intercept_reduction_pays(enum fr_fn fn, const fr_word *args,
                                  const struct fr_coll_team *team)
 {
     const struct fr_abi_row *row = &fr_abi_rows[fn];
     fr_word type = fr_abi_handle(args[row->send.type]);
-    int64_t bytes = 0;
     if (team->size > FR_REDUCE_SOURCES || fr_abi_family_of(type) == FR_FAMILY_NONE ||
         fr_abi_operation_of(fr_abi_handle(args[row->operation])) == FR_OPERATIONS)
         return false;
     struct fr_request_op op = {.fn = fn};
     memcpy(op.args, args, row->arg_count * sizeof(fr_word));
-    int64_t count = count_elements(&op, team->size);
-    return count > 0 && fr_intercept_measure_bytes(type, count, &bytes) &&
-           fr_policy_is_worth_task(bytes);
+    size_t bytes = fr_intercept_reduction_bytes(&op, team);
+    return bytes > 0 && fr_policy_is_worth_task((int64_t)bytes);
 }
 
 static enum fr_status prepare(struct fr_intercept_later *later, enum fr_status viewed)

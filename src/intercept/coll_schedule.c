@@ -534,7 +534,9 @@ static bool begin_task(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_col
     if (op)
         return reduces ? fr_intercept_reduce_later(op, team, result)
                        : fr_intercept_exchange_later(op, team, result);
-    *result = refuse(NULL, comm, FR_ERR_NO_MEMORY); // the others may begin a task
+    if (!(fr_abi_rows[fn].flags & FR_ROW_PERSISTENT) && fr_coll_team_takes_later(team))
+        fr_intercept_later_fail(fn, args, team);
+    *result = refuse(NULL, comm, FR_ERR_NO_MEMORY);
     return true;
 }
 

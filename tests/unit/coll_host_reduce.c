@@ -364,6 +364,22 @@ static void test_failed_first(bool loads)
     CHECK(count_files() == files, "%d files are open, before there were %d", count_files(), files);
 }
 
+// Rank 0 cannot begin. The others fail, whether one is there first or not.
+static void test_not_begun(bool comes_first)
+{
+    struct operation op;
+    bool over = false;
+    begin_all(&op);
+    if (comes_first)
+        CHECK(fr_coll_host_progress(&teams[1], &op.hosts[1].host, &over) == FR_OK && !over);
+    fr_coll_host_fail(&teams[0], "a test", 0, op.hosts[0].host.likely_bytes, 0);
+    CHECK(run(&op, is_later) == FR_ERR_DEVICE);
+    for (int rank = 0; rank < RANKS; rank++)
+        CHECK(!teams[rank].broken);
+    op.hosts[0].host.chunks = 0; // the others tell of the name
+    end(&op);
+}
+
 // An exchange of all ranks. Rank 1 has device memory.
 struct swap {
     size_t bytes[RANKS][RANKS]; // that the first sends to the second
@@ -501,6 +517,8 @@ static void run_failures(void)
     test_gone(true);
     test_failed_first(false);
     test_failed_first(true);
+    test_not_begun(false);
+    test_not_begun(true);
     test_late();
     test_shut_out();
     pair_end();

@@ -70,6 +70,11 @@ FR_MUST_CHECK enum fr_status fr_coll_host_progress(struct fr_coll_team *team,
 // Gives memory back, also of an operation that has not begun or is not over.
 void fr_coll_host_end(const struct fr_coll_team *team, struct fr_coll_host *host);
 
+// Tells the others that this rank cannot begin an operation, which then fails on all of them.
+// `likely_bytes` and `words` are those of its kind. The caller has the team in hand.
+void fr_coll_host_fail(struct fr_coll_team *team, const char *call, uint64_t number,
+                       size_t likely_bytes, size_t words);
+
 // The functions below are for the kinds.
 
 // Returns a chunk that a rank has published.

@@ -7,6 +7,8 @@
 #include "fabrail/coll/copies.h"
 #include "fabrail/coll/host.h"
 
+enum { FR_COLL_EXCHANGE_WORDS = 2 }; // of a rank for another one
+
 // One rank's part. The operation ends with FR_ERR_TRUNCATE where a rank has sent this one more than
 // it has room for.
 struct fr_coll_host_exchange {
