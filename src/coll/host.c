@@ -140,6 +140,19 @@ static void decide(const struct fr_coll_team *team, struct fr_coll_host *host)
     host->chunks = (host->elements + host->chunk_elements - 1) / host->chunk_elements;
 }
 
+// Tells what this rank has. One that has failed tells of data for all, which never come, so that no
+// other rank can do without it.
+static void tell(const struct fr_coll_team *team, const struct fr_coll_host *host)
+{
+    uint64_t *words = fr_coll_host_words(team, host, team->rank);
+    bool fails = host->failure != FR_OK;
+    line_of(host, team->rank)->chunks = fails && host->chunks == 0 ? 1 : host->chunks;
+    if (host->words && !fails)
+        host->ops->tell(team, host, words);
+    for (size_t i = 0; i < (size_t)team->size * host->words && fails; i++)
+        words[i] = 1;
+}
+
 // Opens the memory, with room for all ranks. The last rank to come takes the name away. Where there
 // is no room now, there may be later.
 static enum fr_status open_memory(const struct fr_coll_team *team, struct fr_coll_host *host)
@@ -153,9 +166,7 @@ static enum fr_status open_memory(const struct fr_coll_team *team, struct fr_col
     if (status != FR_OK)
         return status;
     decide(team, host);
-    line_of(host, team->rank)->chunks = host->chunks;
-    if (host->words)
-        host->ops->tell(team, host, fr_coll_host_words(team, host, team->rank));
+    tell(team, host);
     host->is_open = true;
     struct header *header = host->shm.memory;
     if (atomic_fetch_add(&header->attached, 1) + 1 == (uint32_t)team->size)
@@ -432,23 +443,13 @@ void fr_coll_host_end(const struct fr_coll_team *team, struct fr_coll_host *host
     host->is_open = false;
 }
 
-static void tell_nothing(const struct fr_coll_team *team, const struct fr_coll_host *host,
-                         uint64_t *words)
-{
-    (void)team;
-    (void)host;
-    (void)words;
-}
-
 void fr_coll_host_fail(struct fr_coll_team *team, const char *call, uint64_t number,
                        size_t likely_bytes, size_t words)
 {
-    static const struct fr_coll_host_ops silent = {.tell = tell_nothing};
     struct fr_coll_host host = {
         .call = call,
         .number = number,
         .failure = FR_ERR_NO_MEMORY,
-        .ops = &silent,
         .element_bytes = 1,
         .likely_bytes = likely_bytes,
         .words = words,

@@ -484,6 +484,33 @@ static void swap(struct swap swap, uint64_t number)
     }
 }
 
+// Rank 0 fails, and the others are to get nothing from it as far as they know. They fail as well.
+static void test_failed_swap(bool begins)
+{
+    struct swap swap = {.likely_bytes = 4096, .cut = -1};
+    bool over[RANKS] = {true};
+    enum fr_status status = FR_OK;
+    const time_t began = time(NULL);
+    make_teams();
+    for (unsigned at = RANKS; at < RANKS * RANKS; at++)
+        swap.bytes[at / RANKS][at % RANKS] = 64;
+    for (int rank = 0; rank < RANKS; rank++)
+        begin_swap(&swap, rank, 0);
+    swap.parts[0].host.failure = FR_ERR_LIMIT;
+    if (begins)
+        CHECK(fr_coll_host_progress(&teams[0], &swap.parts[0].host, &over[0]) == FR_ERR_LIMIT);
+    else
+        fr_coll_host_fail(&teams[0], "a test", 0, swap.likely_bytes, FR_COLL_EXCHANGE_WORDS);
+    for (int rank = 1; rank < RANKS && time(NULL) < began + 60; rank += over[rank])
+        status = fr_coll_host_progress(&teams[rank], &swap.parts[rank].host, &over[rank]);
+    CHECK(over[1] && over[2] && status == FR_ERR_DEVICE, "%d", (int)status);
+    for (int rank = 0; rank < RANKS; rank++) {
+        fr_coll_host_end(&teams[rank], &swap.parts[rank].host);
+        driver_free(&swap.memory[rank][0]);
+        driver_free(&swap.memory[rank][1]);
+    }
+}
+
 static void run_exchanges(void)
 {
     static const size_t lengths[] = {0, 1, 4095, 4096, CHUNK, CHUNK + 1, 3 * CHUNK + 7, 64};
@@ -519,6 +546,8 @@ static void run_failures(void)
     test_failed_first(true);
     test_not_begun(false);
     test_not_begun(true);
+    test_failed_swap(false);
+    test_failed_swap(true);
     test_late();
     test_shut_out();
     pair_end();
