@@ -4,6 +4,7 @@
 // none.
 #include "config.h"
 
+#include "fabrail/rndv/receive.h"
 #include "request/set_int.h"
 #include "request/table.h"
 
@@ -163,6 +164,48 @@ static void end_done(struct fr_request_set *set)
     }
 }
 
+// Whether an operation that a call has completed has brought an RTS whose message is not received.
+static bool has_message(const struct fr_request_set *set, size_t done,
+                        struct fr_rndv_incoming *incoming)
+{
+    struct fr_request_op *op = set->done[done];
+    bool is_over = op->delivered || op->arrival || op->schedule || (op->persistent && !op->active);
+    return !is_over && set->done_errors[done] == fr_abi_mpi.SUCCESS &&
+           fr_request_has_rts(op, set->done_statuses[done], incoming);
+}
+
+// Lets go of the operations that a call has not completed. A late set has no others.
+static void unclaim_others(struct fr_request_set *set)
+{
+    for (size_t i = 0; i < set->count && !set->late; i++) {
+        struct fr_request_op *op = set->ops[i];
+        bool is_done = false;
+        for (size_t d = 0; d < set->done_count && op; d++)
+            is_done = is_done || set->done[d] == op;
+        if (!op || is_done)
+            continue;
+        fr_request_table_unclaim(&op, 1);
+        set->ops[i] = NULL;
+    }
+}
+
+// Begins to receive what a call has completed, and meanwhile what has come to other requests.
+// Programs complete many receives by calls for one or some, which then find the messages there.
+static void begin_all(struct fr_request_set *set)
+{
+    struct fr_request_op *ops[FR_RNDV_AT_ONCE];
+    struct fr_rndv_incoming incoming[FR_RNDV_AT_ONCE];
+    size_t count = 0;
+    for (size_t i = 0; i < set->done_count && count < FR_RNDV_AT_ONCE; i++) {
+        ops[count] = set->done[i];
+        count += has_message(set, i, &incoming[count]);
+    }
+    if (count == 0 || !fr_request_arrivals_begin(ops, incoming, count))
+        return;
+    unclaim_others(set);
+    (void)fr_request_receive_early();
+}
+
 int fr_request_set_finish(struct fr_request_set *set, int rc)
 {
     set->done_count = 0;
@@ -180,6 +223,9 @@ int fr_request_set_finish(struct fr_request_set *set, int rc)
     }
     if (!set->done_count)
         return rc;
+    if (set->form.of != FR_OF_ALL && !set->form.asks &&
+        atomic_load_explicit(&fr_request_tracked_count, memory_order_relaxed) > set->done_count)
+        begin_all(set);
     (void)!fr_request_deliver(set->done, set->done_statuses, set->done_errors, set->done_count);
     rc = fr_request_set_report(set, rc);
     end_done(set);

@@ -12,8 +12,10 @@
 //   raw      the limit: the receiver learns of the message through shared memory, pulls it out of
 //            the sender's mapped buffer by copy engines (CE) or a kernel (SM), and answers likewise
 // |
-//   message [--only=pingpong|window] [--methods=mpi,nccl,hand,raw] [LARGEST-BYTES [KIND]]
+//   message [--only=pingpong|window] [--methods=mpi,nccl,hand,raw] [--complete=all|any|each]
+//           [LARGEST-BYTES [KIND]]
 //
+// --complete has MPI complete a window by one MPI_Waitall, by MPI_Waitany or by MPI_Wait for each.
 // Further ranks only wait for these two.
 #include "config.h"
 
@@ -317,6 +319,18 @@ static bool parse_methods(const char *text, unsigned *methods)
     }
 }
 
+static bool parse_completion(const char *text)
+{
+    static const char *const names[] = {
+        [WAYS_WAITALL] = "all", [WAYS_WAITANY] = "any", [WAYS_WAIT] = "each"};
+    for (int i = WAYS_WAITALL; i <= WAYS_WAIT; i++) {
+        ways_completion = (enum ways_completion)i;
+        if (strcmp(text, names[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool parse_largest(const char *text, size_t *largest)
 {
     char *end = NULL;
@@ -339,6 +353,8 @@ static bool parse(int argc, char **argv, struct options *options)
             options->tests = PINGPONG;
         else if (strcmp(argv[i], "--only=window") == 0)
             options->tests = STREAM;
+        else if (strncmp(argv[i], "--complete=", 11) == 0)
+            good = parse_completion(argv[i] + 11);
         else if (argv[i][0] == '-' || plain == 2)
             good = false;
         else if (plain++ == 0)
@@ -362,7 +378,7 @@ int main(int argc, char **argv)
     own.other = 1 - own.rank;
     if (!usable && own.rank == 0)
         fprintf(stderr, "usage: message [--only=pingpong|window] [--methods=mpi,nccl,hand,raw] "
-                        "[LARGEST-BYTES [KIND]]\n");
+                        "[--complete=all|any|each] [LARGEST-BYTES [KIND]]\n");
     if (usable && size < 2) {
         printf("skipped: two ranks are needed\n");
         status = 77;

@@ -6,11 +6,21 @@
 
 enum { TAG = 5, ANSWER_TAG = 6 };
 
+enum ways_completion ways_completion = WAYS_WAITALL;
+
 // gcc 12 takes MPICH's MPI_STATUSES_IGNORE for an array without room, and warns.
 static void wait_for(MPI_Request *requests, size_t count)
 {
     MPI_Status statuses[WAYS_WINDOW];
-    MPI_Waitall((int)count, requests, statuses);
+    int index;
+    if (ways_completion == WAYS_WAITALL)
+        MPI_Waitall((int)count, requests, statuses);
+    for (size_t i = 0; i < count && ways_completion != WAYS_WAITALL; i++) {
+        if (ways_completion == WAYS_WAITANY)
+            MPI_Waitany((int)count, requests, &index, statuses);
+        else
+            MPI_Wait(&requests[i], statuses);
+    }
 }
 
 static void answer(const struct end *end)

@@ -18,6 +18,10 @@ struct end {
     uintptr_t theirs;                      // address at which the other's `send` is mapped
 };
 
+// How the messages of a window are completed: all by one call, or each by a call that waits for
+// any of them or for the next.
+extern enum ways_completion { WAYS_WAITALL, WAYS_WAITANY, WAYS_WAIT } ways_completion;
+
 // Moves a message to and fro, or `count` messages from rank 0 to rank 1 and an answer to all of
 // them. Message i lies behind the i before it. Returns when this rank has all its bytes and its
 // buffers may change.
