@@ -7,12 +7,14 @@
 #include "../sim/pins.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -1119,6 +1121,86 @@ static void run_both(void)
     pthread_barrier_destroy(&ready);
 }
 
+enum { END_ALL, END_SOME, END_ANY, END_EACH, END_BACKWARDS, ENDS };
+
+static void complete(int way, MPI_Request *requests)
+{
+    int *indices = malloc((size_t)count * sizeof(int)), done;
+    if (way == END_ALL)
+        MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < count && way != END_ALL; i += way == END_SOME ? done : 1) {
+        if (way == END_SOME)
+            MPI_Waitsome(count, requests, &done, indices, MPI_STATUSES_IGNORE);
+        else if (way == END_ANY)
+            MPI_Waitany(count, requests, indices, MPI_STATUS_IGNORE);
+        else
+            MPI_Wait(&requests[way == END_EACH ? i : count - 1 - i], MPI_STATUS_IGNORE);
+    }
+    free(indices);
+}
+
+// A number that both ranks see without MPI, which would receive meanwhile.
+static _Atomic int *make_shared(void)
+{
+    char path[] = "/tmp/fabrail-bounds-XXXXXX";
+    int file = rank == 0 ? mkstemp(path) : -1;
+    must(rank != 0 || ftruncate(file, sizeof(int)) == 0, "a file for a number", 0, 1);
+    MPI_Bcast(path, sizeof(path), MPI_CHAR, 0, MPI_COMM_WORLD);
+    file = rank == 0 ? file : open(path, O_RDWR);
+    void *shared = mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    must(shared != MAP_FAILED, "a shared number", 0, 1);
+    close(file);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0)
+        unlink(path);
+    return shared;
+}
+
+// Sends or receives a window in one way, and returns the copies and launches that this took.
+static unsigned long exchange_window(struct memory *memory, int way, int round, _Atomic int *sent)
+{
+    MPI_Request *requests = malloc((size_t)count * sizeof(MPI_Request));
+    unsigned long before = 0;
+    for (int i = 0; i < count; i++) {
+        if (rank == 0) {
+            write_pattern(&memory[i], round + i);
+            MPI_Isend(memory[i].address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[i]);
+        } else {
+            MPI_Irecv(memory[i].address, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &requests[i]);
+        }
+    }
+    if (rank == 0)
+        *sent = round + 1;
+    while (*sent <= round)
+        usleep(100);
+    before = moves();
+    complete(way, requests);
+    unsigned long used = moves() - before;
+    for (int i = 0; i < count && rank == 1; i++)
+        check_pattern(&memory[i], round + i);
+    free(requests);
+    return used;
+}
+
+// However a program completes its receives, what has come to all of them takes few launches. MPIs
+// may hand on what has come in a few parts.
+static void run_launches(void)
+{
+    struct memory *memory = malloc((size_t)count * sizeof(struct memory));
+    _Atomic int *sent = make_shared();
+    for (int i = 0; i < count; i++)
+        memory[i] = memory_new(MEMORY_DEVICE, (size_t)bytes);
+    for (int round = 0; round < ENDS * WARM; round++) {
+        unsigned long used = exchange_window(memory, round % ENDS, round, sent);
+        if (rank == 1 && round >= ENDS * (WARM - 1))
+            must(used <= (unsigned long)count / 2, "copies and launches", (long long)used,
+                 count / 2);
+    }
+    for (int i = 0; i < count; i++)
+        memory_free(&memory[i]);
+    free(memory);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -1145,7 +1227,8 @@ int main(int argc, char **argv)
                  {"refused-later", run_refused_later},
                  {"standing", run_standing},
                  {"standing-host", run_standing_host},
-                 {"patient", run_patient}};
+                 {"patient", run_patient},
+                 {"launches", run_launches}};
     int level = getenv("BOUNDS_THREADS") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, given;
     MPI_Init_thread(&argc, &argv, level, &given);
     must(given >= level, "the level of threads", given, level);
