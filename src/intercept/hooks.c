@@ -35,9 +35,8 @@ static void tell_machine(void)
     if (!fr_core_folder_list("/sys/class/infiniband", "device", nics, sizeof(nics)) &&
         !fr_core_folder_list("/sys/class/net", "device", nics, sizeof(nics)))
         snprintf(nics, sizeof(nics), "none");
-    const char *file = fr_ipc_tuned_file();
-    fr_info("%s; NICs %s; %s%s; library %s", gpus, nics, file ? "tuning file " : "no tuning file",
-            file ? file : "", library.dli_fname ? library.dli_fname : "unknown");
+    fr_info("%s; NICs %s; library %s", gpus, nics,
+            library.dli_fname ? library.dli_fname : "unknown");
 }
 
 // Introduces this rank to the others. Returns false when ranks without Fabrail are in the way.

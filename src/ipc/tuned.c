@@ -9,6 +9,7 @@
 
 #include "fabrail/core/files.h"
 #include "fabrail/device.h"
+#include "fabrail/job.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,6 @@
 static struct fr_lock publish_lock = FR_LOCK_INIT;
 // Written before `is_known` says so, constant from then on.
 static struct fr_policy_crossover tuned[FR_SIZE_COUNT];
-static char tuning_file[FR_FILE_NAME_BYTES]; // that has this machine's section; empty for none
 static atomic_bool is_known;
 
 // Looks up the sizes in the text of a file. Returns FR_ERR_NOT_FOUND when another file may know
@@ -123,10 +123,10 @@ static void learn(void)
     bool is_first = !atomic_load_explicit(&is_known, memory_order_relaxed);
     for (int i = 0; i < FR_SIZE_COUNT && is_first; i++)
         tuned[i] = found[i];
-    if (is_first)
-        memcpy(tuning_file, path, sizeof(tuning_file));
     atomic_store_explicit(&is_known, true, memory_order_release);
     fr_core_unlock(&publish_lock);
+    if (is_first && fr_job_rank() == 0)
+        fr_info("sizes from %s", path[0] ? path : "no tuning file, by default");
     for (int i = 0; i < FR_SIZE_COUNT && is_first; i++)
         fr_debug("tuning: %s %zu bytes, %s", fr_policy_tuning_name((enum fr_policy_size)i),
                  found[i].bytes, found[i].reason);
@@ -142,12 +142,6 @@ struct fr_policy_crossover fr_ipc_tuned_because(enum fr_policy_size size)
 size_t fr_ipc_tuned(enum fr_policy_size size)
 {
     return fr_ipc_tuned_because(size).bytes;
-}
-
-const char *fr_ipc_tuned_file(void)
-{
-    (void)fr_ipc_tuned(FR_SIZE_RAIL);
-    return tuning_file[0] ? tuning_file : NULL;
 }
 
 void fr_ipc_tuned_cpu(size_t *read_bytes, size_t *write_bytes)

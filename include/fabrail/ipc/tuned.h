@@ -13,9 +13,6 @@ size_t fr_ipc_tuned(enum fr_policy_size size);
 // Returns a tuned size in bytes, and the reason for it.
 struct fr_policy_crossover fr_ipc_tuned_because(enum fr_policy_size size);
 
-// Returns the tuning file that has sizes of this machine, NULL for none. The text lives on.
-const char *fr_ipc_tuned_file(void);
-
 // Writes the most bytes that the CPU copies itself, for fr_device_aperture_start.
 void fr_ipc_tuned_cpu(size_t *read_bytes, size_t *write_bytes);
 
