@@ -40,6 +40,7 @@ tests_unit_rma_serve_LDFLAGS = -Wl,--wrap=calloc,--wrap=fr_abi_call \
     -Wl,--wrap=fr_rma_words_look,--wrap=fr_rma_words_give_up
 tests_unit_rndv_replica_LDFLAGS = -Wl,--wrap=calloc
 tests_unit_rndv_send_stage_LDFLAGS = -Wl,--wrap=fr_abi_call
+tests_unit_staging_leases_LDFLAGS = -Wl,--wrap=fr_core_log_write
 tests_unit_rma_region_LDFLAGS = -Wl,--wrap=fr_ipc_unpin
 tests_unit_rndv_scheme_LDFLAGS = -Wl,--wrap=fr_job_control_is_alive
 tests_unit_request_table_LDFLAGS = -Wl,--wrap=fr_rndv_incoming_any,--wrap=fr_rndv_incoming_read \

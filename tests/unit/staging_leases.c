@@ -6,6 +6,7 @@
 
 #include "driver.h"
 #include "inside/workspace_usage.h"
+#include "logged.h"
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
@@ -222,11 +223,22 @@ static void test_absent(void)
     CHECK_USAGE(0, 0, 0);
 }
 
+// What nobody has: a caller that tries again says nothing of it.
+static void test_lack(void)
+{
+    struct fr_staging_lease lease;
+    CHECK(fr_staging_try_borrow(SIZE_MAX / 2, &lease) == FR_ERR_NO_MEMORY);
+    CHECK(logged[FR_LOG_ERROR] == 0 && logged[FR_LOG_WARN] == 0);
+    CHECK(fr_staging_borrow(SIZE_MAX / 2, &lease) == FR_ERR_NO_MEMORY);
+    CHECK(logged[FR_LOG_ERROR] == 1);
+}
+
 int main(void)
 {
     CUcontext context = NULL;
     setenv("FABRAIL_STAGING_MAX", "8M", 1);
     setenv("FABRAIL_STAGING_KEEP", "4M", 1);
+    test_lack();
     test_classes();
     test_absent();
     if (!driver_load() || !driver_start(&context))
