@@ -83,9 +83,41 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
     enum fr_status first = FR_OK;
     (void)statuses;
     (void)errors;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         first = first == FR_OK ? ops[i]->failure : first;
+        ops[i]->arrival = NULL;
+    }
     return first;
+}
+
+static bool brings_rts;                // what is completed has brought a message
+static unsigned begun, early_looks;    // messages of the call, looks for others
+static unsigned claimed_at_early_look; // operations, whose messages no look finds
+
+bool fr_request_has_rts(struct fr_request_op *op, const void *status,
+                        struct fr_rndv_incoming *incoming)
+{
+    (void)op;
+    (void)status;
+    (void)incoming;
+    return brings_rts;
+}
+
+bool fr_request_arrivals_begin(struct fr_request_op *const *ops,
+                               const struct fr_rndv_incoming *incoming, size_t count)
+{
+    (void)incoming;
+    for (size_t i = 0; i < count; i++)
+        ops[i]->arrival = (struct fr_request_arrival *)&begun;
+    begun += (unsigned)count;
+    return true;
+}
+
+size_t fr_request_receive_early(void)
+{
+    early_looks++;
+    claimed_at_early_look = claimed;
+    return 0;
 }
 
 int fr_request_error_code(enum fr_status status)
@@ -365,6 +397,35 @@ static void check_late(void)
     op_of[3] = NULL;
 }
 
+// A message that a call for one of a list brings is begun. Then the others' are looked for, which
+// the call has let go of. If there are no others, or the message is there already, nobody looks.
+static void check_others(void)
+{
+    struct fr_request_op ops[LIST + 1];
+    fr_word requests[LIST];
+    int index = -1, status = LEFT_ALONE, result = -1;
+    fr_word args[FR_MAX_ARGS] = {LIST, FR_PTR(requests), FR_PTR(&index), FR_PTR(&status)};
+    brings_rts = true;
+    for (int way = 0; way < 3; way++) {
+        for (int i = 1; i <= LIST; i++) {
+            ops[i] = (struct fr_request_op){.fn = FR_FN_MPI_Irecv, .active = true};
+            requests[i - 1] = (fr_word)i;
+            op_of[i] = &ops[i];
+        }
+        atomic_store(&fr_request_tracked_count, way == 1 ? 1 : LIST);
+        ops[COMPLETE + 1].delivered = way == 2;
+        claimed = over = begun = early_looks = 0;
+        CHECK(fr_request_complete(FR_FN_MPI_Waitany, args, &result) && result == 0);
+        CHECK(begun == (way == 0) && early_looks == (way == 0), "%u and %u", begun, early_looks);
+        CHECK(way != 0 || claimed_at_early_look == 1, "%u", claimed_at_early_look);
+        CHECK(claimed == 0 && over == 1, "%u and %u", claimed, over);
+    }
+    atomic_store(&fr_request_tracked_count, 1);
+    brings_rts = false;
+    for (int i = 1; i <= LIST; i++)
+        op_of[i] = NULL;
+}
+
 // A call that MPI refuses leaves what the application has there: of a list, and of a quick call.
 static void check_refused(void)
 {
@@ -399,5 +460,6 @@ int main(void)
     check_long_list();
     check_failures_of_copies();
     check_both_fail();
+    check_others();
     return check_result();
 }
