@@ -147,15 +147,15 @@ struct fr_rndv_flight {
     struct fr_device_range range; // whose device and context move the bytes
     bool has_others;              // it is of several receives
     _Atomic size_t users;         // receives that have not landed
-    struct fr_lock lock;
-    bool over FR_GUARDED_BY(lock);
-    enum fr_status status FR_GUARDED_BY(lock);
-    struct fr_device_work work FR_GUARDED_BY(lock);
+    struct fr_lock lock;          // guards what follows
+    bool over;
+    enum fr_status status;
+    struct fr_device_work work;
 };
 
 // Only copy engines reach memory of another device.
 static void push(struct fr_rndv_flight *flight, const struct fr_rndv_pull *pull,
-                 const struct fr_device_push_piece *pieces, size_t count) FR_REQUIRES(flight->lock)
+                 const struct fr_device_push_piece *pieces, size_t count)
 {
     enum fr_device_engine engine = FR_ENGINE_CE;
     size_t largest = 0;
