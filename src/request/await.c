@@ -77,7 +77,7 @@ static void look_after_others(void)
 {
     fr_rndv_progress(NULL);
     fr_request_advance_all();
-    fr_request_receive_early();
+    fr_request_begin_early();
 }
 
 // Returns the function that begins what a blocking one does, or the function itself.
@@ -154,6 +154,8 @@ static int test_until_over(enum fr_fn fn, const fr_word *args, struct fr_request
         }
         rc = test(fn, args, &over);
     }
+    if (!set)
+        fr_request_end_early();
     return rc;
 }
 

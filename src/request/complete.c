@@ -9,6 +9,7 @@
 #include "request/table.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void set_requests(struct fr_request_set *set)
 {
@@ -177,16 +178,14 @@ static bool has_message(const struct fr_request_set *set, size_t done,
 // Lets go of the operations that a call has not completed. A late set has no others.
 static void unclaim_others(struct fr_request_set *set)
 {
-    for (size_t i = 0; i < set->count && !set->late; i++) {
-        struct fr_request_op *op = set->ops[i];
-        bool is_done = false;
-        for (size_t d = 0; d < set->done_count && op; d++)
-            is_done = is_done || set->done[d] == op;
-        if (!op || is_done)
-            continue;
-        fr_request_table_unclaim(&op, 1);
-        set->ops[i] = NULL;
-    }
+    if (set->late)
+        return;
+    for (size_t d = 0; d < set->done_count; d++)
+        set->ops[set->done_requests[d]] = NULL;
+    fr_request_table_unclaim(set->ops, set->count);
+    memset(set->ops, 0, set->count * sizeof(struct fr_request_op *));
+    for (size_t d = 0; d < set->done_count; d++)
+        set->ops[set->done_requests[d]] = set->done[d];
 }
 
 // Begins to receive what a call has completed, and meanwhile what has come to other requests.
@@ -301,6 +300,7 @@ static int end(struct fr_request_set *set, int rc)
     if (rc != fr_abi_mpi.SUCCESS)
         end_answer(set);
     fr_request_set_unclaim(set);
+    fr_request_end_early();
     free(set->heap);
     if (FR_UNLIKELY(set->raises))
         (void)fr_request_raise(set->error_kind, set->error_object, set->error);

@@ -281,6 +281,7 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
             continue;
         }
         ops[i]->delivered = true;
+        ops[i]->receive.cut = FR_CUT_NOT;
         if (ops[i]->arrival)
             continue;
         bool has_come = has_rts(ops[i], statuses[i], errors[i], &arrived.incoming[arrived.count]);

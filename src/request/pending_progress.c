@@ -17,7 +17,7 @@
 enum {
     FREED_LIMIT_S = 10,
     MOST_EARLY = FR_RNDV_AT_ONCE, // receives that are looked at in one go
-    WAITED_BYTES = 1 << 20,       // of copies begun together, fewer than which are waited for
+    LITTLE_BYTES = 1 << 20,       // of copies begun together, fewer than which are waited for
 };
 
 // Ends a send that is over. A failure stays with the operation, for the call that completes it.
@@ -206,64 +206,73 @@ struct early {
     size_t ended; // receives whose message was on its way, and is there now
 };
 
-// Looks at the receives beyond the first `skip`. Moves on those that are being received. Returns
-// false when there are none.
-static bool find_early(struct early *early, size_t skip)
+// Looks at the receives beyond the first `skip`. Moves on those that are being received, and begins
+// what comes over the network. Returns false when there are none.
+static bool find_early(struct early *early, size_t skip, bool waits)
 {
     early->count = early->ended = 0;
     early->claimed_count = fr_request_table_claim_receives(early->claimed, MOST_EARLY, skip);
     for (size_t i = 0; i < early->claimed_count; i++) {
         struct fr_request_op *op = early->claimed[i];
+        const struct fr_rndv_incoming *incoming = &early->incoming[early->count];
         if (op->arrival)
-            early->ended += fr_request_arrival_poll(op);
-        else if (has_come(op, &early->incoming[early->count]))
+            early->ended += waits ? fr_request_arrival_land(op) : fr_request_arrival_poll(op);
+        else if (!has_come(op, &early->incoming[early->count]))
+            continue;
+        else if (fr_rndv_incoming_is_short(incoming))
             early->ops[early->count++] = op;
+        else
+            early->ended +=
+                fr_request_arrivals_begin(&op, incoming, 1) && fr_request_arrival_poll(op);
     }
     return early->claimed_count > 0;
 }
 
-// Whether what has come is copied by devices, and so short that its launch takes longer.
-static bool is_waited_for(const struct early *early)
+// Whether what has come is so short that its launch takes longer.
+static bool is_little(const struct early *early)
 {
     uint64_t bytes = 0;
-    bool is_short = true;
-    for (size_t i = 0; i < early->count; i++) {
+    for (size_t i = 0; i < early->count; i++)
         bytes += early->incoming[i].bytes;
-        is_short = is_short && fr_rndv_incoming_is_short(&early->incoming[i]);
-    }
-    return is_short && bytes < WAITED_BYTES;
+    return bytes < LITTLE_BYTES;
 }
 
 // Receives what has come, or begins to. Returns the number of messages. A failure stays with its
 // operation, for the call that completes it.
-static size_t receive_found(struct early *early)
+static size_t receive_found(struct early *early, bool waits)
 {
-    if (early->count == 0)
+    if (early->count == 0 || !fr_request_arrivals_begin(early->ops, early->incoming, early->count))
         return 0;
-    if (!is_waited_for(early))
-        return fr_request_arrivals_begin(early->ops, early->incoming, early->count) ? early->count
-                                                                                    : 0;
-    (void)!fr_request_receive(early->ops, early->incoming, early->count);
-    fr_rndv_sweep_end();
-    for (size_t i = 0; i < early->count; i++)
-        early->ops[i]->delivered = true;
-    early->ended += early->count;
+    waits = waits || is_little(early);
+    for (size_t i = 0; i < early->count && waits; i++)
+        early->ended += fr_request_arrival_land(early->ops[i]);
     return early->count;
 }
 
-size_t fr_request_receive_early(void)
+static size_t look_at_all(bool waits)
 {
     struct early early;
     size_t received = 0;
     if (!fr_rndv_incoming_any())
         return 0;
     fr_request_posted_look();
-    for (size_t skip = 0; find_early(&early, skip); skip += early.claimed_count - early.ended) {
+    for (size_t skip = 0; find_early(&early, skip, waits);
+         skip += early.claimed_count - early.ended) {
         received += early.ended;
-        received += receive_found(&early);
+        received += receive_found(&early, waits);
         fr_request_table_unclaim(early.claimed, early.claimed_count);
     }
     return received;
+}
+
+size_t fr_request_receive_early(void)
+{
+    return look_at_all(true);
+}
+
+void fr_request_begin_early(void)
+{
+    (void)look_at_all(false);
 }
 
 // Waits until it is known what becomes of RTS that could not be marked. These are marked when the

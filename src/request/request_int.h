@@ -127,9 +127,26 @@ bool fr_request_advance(struct fr_request_op *op);
 bool fr_request_arrivals_begin(struct fr_request_op *const *ops,
                                const struct fr_rndv_incoming *incoming, size_t count);
 
+// Begins to receive what has come to any receive, as fr_request_receive_early does. Does not wait
+// for copies of many bytes. Their senders wait for this process, so the call ends with
+// fr_request_end_early.
+void fr_request_begin_early(void);
+
+extern _Atomic size_t fr_request_flying; // short arrivals under way
+// Waits for the copies that are under way, as far as no other thread does.
+static inline void fr_request_end_early(void)
+{
+    if (FR_UNLIKELY(atomic_load_explicit(&fr_request_flying, memory_order_relaxed) > 0))
+        (void)fr_request_receive_early();
+}
+
 // Moves the arrival of an operation on. Returns whether it is over, so that the operation is
 // delivered. A failure stays with it.
 bool fr_request_arrival_poll(struct fr_request_op *op);
+
+// Moves the arrival of an operation on as fr_request_arrival_poll does, and waits for copies by
+// devices of this host.
+bool fr_request_arrival_land(struct fr_request_op *op);
 
 // Waits until the arrival of an operation is over, and makes progress for others meanwhile. Returns
 // how it has ended.

@@ -320,7 +320,8 @@ struct fr_request_arrival {
     struct fr_staging_view nowhere;
     struct doubt doubt;
     bool ends_doubt;
-    size_t come; // fragments that had come at the last look
+    bool is_short; // when it began: a sender that was asked for another scheme may change that
+    size_t come;   // fragments that had come at the last look
 };
 
 // Messages that were begun together.
@@ -330,6 +331,7 @@ struct arrivals {
     struct fr_request_arrival each[];
 };
 
+_Atomic size_t fr_request_flying;
 static _Atomic size_t by_network; // under way
 static _Atomic int64_t moving_ns; // when one of them was last seen to move
 
@@ -362,10 +364,11 @@ static void begin_arrival(struct fr_request_op *op, struct fr_request_arrival *a
     arrival->come = 0;
     *arrival->recv = recv_of(op, &arrival->incoming, &arrival->nowhere);
     arrival->ends_doubt = is_doubt_of(incoming, &arrival->doubt);
-    if (!fr_rndv_incoming_is_short(incoming)) {
+    bool is_short = fr_rndv_incoming_is_short(incoming);
+    atomic_fetch_add_explicit(is_short ? &fr_request_flying : &by_network, 1, memory_order_relaxed);
+    if (!is_short)
         note_movement();
-        atomic_fetch_add_explicit(&by_network, 1, memory_order_relaxed);
-    }
+    arrival->is_short = is_short;
     op->arrival = arrival;
     fr_report_message(false, incoming->from, incoming->number);
     fr_rndv_receive_begin(arrival->recv);
@@ -396,8 +399,8 @@ static void end_arrival(struct fr_request_op *op)
 {
     struct fr_request_arrival *arrival = op->arrival;
     struct arrivals *group = arrival->group;
-    if (!fr_rndv_incoming_is_short(&arrival->incoming))
-        atomic_fetch_sub_explicit(&by_network, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(arrival->is_short ? &fr_request_flying : &by_network, 1,
+                              memory_order_relaxed);
     if (FR_UNLIKELY(arrival->ends_doubt))
         end_doubts(&arrival->doubt, 1);
     (void)conclude(op, arrival->recv); // a failure stays with the operation
@@ -418,6 +421,16 @@ bool fr_request_arrival_poll(struct fr_request_op *op)
         return false;
     end_arrival(op);
     return true;
+}
+
+bool fr_request_arrival_land(struct fr_request_op *op)
+{
+    if (!op->arrival->is_short)
+        return fr_request_arrival_poll(op);
+    bool over = fr_rndv_receive_land(op->arrival->recv);
+    if (over)
+        end_arrival(op);
+    return over;
 }
 
 enum fr_status fr_request_arrival_finish(struct fr_request_op *op)

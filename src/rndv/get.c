@@ -147,6 +147,7 @@ struct fr_rndv_flight {
     struct fr_device_range range; // whose device and context move the bytes
     bool has_others;              // it is of several receives
     _Atomic size_t users;         // receives that have not landed
+    _Atomic bool is_awaited;      // by a thread that holds the lock, or is about to
     struct fr_lock lock;          // guards what follows
     bool over;
     enum fr_status status;
@@ -179,6 +180,7 @@ static struct fr_rndv_flight *take_off(struct fr_rndv_recv *const *recvs,
     flight->range = *mover_of(recvs[0]);
     flight->has_others = count > 1;
     atomic_init(&flight->users, count);
+    atomic_init(&flight->is_awaited, false);
     flight->lock = (struct fr_lock)FR_LOCK_INIT;
     fr_core_lock(&flight->lock);
     flight->over = !pull->in_reach;
@@ -193,6 +195,10 @@ static struct fr_rndv_flight *take_off(struct fr_rndv_recv *const *recvs,
 // ended.
 static bool has_landed(struct fr_rndv_flight *flight, bool waits, enum fr_status *status)
 {
+    if (waits)
+        atomic_store_explicit(&flight->is_awaited, true, memory_order_relaxed);
+    else if (atomic_load_explicit(&flight->is_awaited, memory_order_relaxed))
+        return false;
     fr_core_lock(&flight->lock);
     if (!flight->over && (waits || fr_device_work_is_over(&flight->work))) {
         flight->status = fr_device_work_end(&flight->work);
@@ -201,6 +207,8 @@ static bool has_landed(struct fr_rndv_flight *flight, bool waits, enum fr_status
     bool over = flight->over;
     *status = flight->status;
     fr_core_unlock(&flight->lock);
+    if (waits)
+        atomic_store_explicit(&flight->is_awaited, false, memory_order_relaxed);
     return over;
 }
 

@@ -1201,6 +1201,34 @@ static void run_launches(void)
     free(memory);
 }
 
+// What a call begins to fetch, though it waits for something else, is fetched when it returns: the
+// sender must not wait until the receiver comes to MPI again.
+static void run_lands(void)
+{
+    _Atomic int *sent = make_shared();
+    struct memory memory = make_mapped();
+    for (int round = 0; round < count; round++) {
+        MPI_Request request;
+        int token = 0;
+        if (rank == 0) {
+            write_pattern(&memory, round);
+            MPI_Isend(memory.address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &request);
+            usleep(1000); // in which the receiver looks for it
+            MPI_Send(&token, 1, MPI_INT, 1, TOKEN_TAG, MPI_COMM_WORLD);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+            *sent = round + 1;
+            continue;
+        }
+        MPI_Irecv(memory.address, bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &request);
+        MPI_Recv(&token, 1, MPI_INT, 0, TOKEN_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        while (*sent <= round)
+            usleep(100);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        check_pattern(&memory, round);
+    }
+    memory_free(&memory);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -1228,7 +1256,8 @@ int main(int argc, char **argv)
                  {"standing", run_standing},
                  {"standing-host", run_standing_host},
                  {"patient", run_patient},
-                 {"launches", run_launches}};
+                 {"launches", run_launches},
+                 {"lands", run_lands}};
     int level = getenv("BOUNDS_THREADS") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, given;
     MPI_Init_thread(&argc, &argv, level, &given);
     must(given >= level, "the level of threads", given, level);

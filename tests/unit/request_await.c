@@ -69,6 +69,12 @@ void fr_request_advance_all(void)
 {
 }
 
+_Atomic size_t fr_request_flying;
+
+void fr_request_begin_early(void)
+{
+}
+
 size_t fr_request_receive_early(void)
 {
     return 0;

@@ -113,6 +113,8 @@ bool fr_request_arrivals_begin(struct fr_request_op *const *ops,
     return true;
 }
 
+_Atomic size_t fr_request_flying;
+
 size_t fr_request_receive_early(void)
 {
     early_looks++;

@@ -54,6 +54,10 @@ void fr_rndv_receive_begin(struct fr_rndv_recv *recv);
 // whether all are over.
 bool fr_rndv_receive_poll(struct fr_rndv_recv *recvs, size_t count);
 
+// Waits until such a receive is over, or waits for what its sender does about a refusal. Returns
+// whether it is over.
+bool fr_rndv_receive_land(struct fr_rndv_recv *recv);
+
 // Waits until such a receive is over. Makes progress for others meanwhile.
 void fr_rndv_receive_finish(struct fr_rndv_recv *recv);
 
