@@ -145,7 +145,7 @@ static inline void fr_request_end_early(void)
 bool fr_request_arrival_poll(struct fr_request_op *op);
 
 // Moves the arrival of an operation on as fr_request_arrival_poll does, and waits for copies by
-// devices of this host.
+// devices that are under way.
 bool fr_request_arrival_land(struct fr_request_op *op);
 
 // Waits until the arrival of an operation is over, and makes progress for others meanwhile. Returns

@@ -237,23 +237,18 @@ static void end_lost(struct fr_rndv_recv *recvs, size_t count)
 }
 
 // Receives messages that have begun to their end. Makes progress for other processes meanwhile.
-// Waits for receives. Returns whether they are over, which they are unless `may_ask` allows to
-// leave one whose sender was asked for another scheme.
-static bool wait_for(struct fr_rndv_recv *recvs, size_t count, bool may_ask)
+static void finish(struct fr_rndv_recv *recvs, size_t count)
 {
     struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
     for (size_t i = 0; i < count; i++)
         recvs[i].waits = true;
     while (!poll(recvs, count)) {
-        if (may_ask && recvs[0].asked)
-            return recvs[0].waits = false;
         if (!rest(recvs, count) && !fr_wait_step(&wait))
             continue;
         fr_rndv_progress(NULL);
         fr_job_progress();
         end_lost(recvs, count);
     }
-    return true;
 }
 
 static void receive(struct fr_rndv_recv *recvs, size_t count)
@@ -263,7 +258,7 @@ static void receive(struct fr_rndv_recv *recvs, size_t count)
         fr_rndv_receive_begin(&recvs[i]);
         recvs[i].before = NULL;
     }
-    (void)wait_for(recvs, count, false);
+    finish(recvs, count);
 }
 
 bool fr_rndv_receive_poll(struct fr_rndv_recv *recvs, size_t count)
@@ -280,12 +275,15 @@ bool fr_rndv_receive_poll(struct fr_rndv_recv *recvs, size_t count)
 
 bool fr_rndv_receive_land(struct fr_rndv_recv *recv)
 {
-    return wait_for(recv, 1, true);
+    recv->waits = true;
+    bool over = fr_rndv_receive_poll(recv, 1);
+    recv->waits = false;
+    return over;
 }
 
 void fr_rndv_receive_finish(struct fr_rndv_recv *recv)
 {
-    (void)wait_for(recv, 1, false);
+    finish(recv, 1);
 }
 
 // Returns how many of the first receives are moved together: no more than there is host memory for,

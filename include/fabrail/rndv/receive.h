@@ -54,8 +54,8 @@ void fr_rndv_receive_begin(struct fr_rndv_recv *recv);
 // whether all are over.
 bool fr_rndv_receive_poll(struct fr_rndv_recv *recvs, size_t count);
 
-// Waits until such a receive is over, or waits for what its sender does about a refusal. Returns
-// whether it is over.
+// Moves such a receive on, and waits for copies by devices that are under way, though not for its
+// sender. Returns whether it is over.
 bool fr_rndv_receive_land(struct fr_rndv_recv *recv);
 
 // Waits until such a receive is over. Makes progress for others meanwhile.
