@@ -38,9 +38,10 @@ static bool is_shared(fr_word request) FR_REQUIRES(table_lock)
 
 // Some MPIs give one value to all requests that are complete at once. Which of them a call
 // completes cannot be told then. So none is looked at, from the first two on.
-static void put(struct fr_guard_op *guarded)
+static void put(struct fr_guard_op *guarded, fr_word request)
 {
     struct fr_guard_op *other = NULL;
+    guarded->request = request;
     fr_core_lock(&table_lock);
     HASH_FIND(hh, table, &guarded->request, sizeof(guarded->request), other);
     bool tells = !other && !is_shared(guarded->request);
@@ -68,9 +69,8 @@ static bool matters(const struct fr_guard_op *guarded)
 
 void fr_guard_keep(struct fr_guard_op *guarded, fr_word request)
 {
-    guarded->request = request;
     if (request != fr_abi_mpi.REQUEST_NULL && matters(guarded))
-        put(guarded);
+        put(guarded, request);
     else
         fr_guard_op_free(guarded);
 }
@@ -122,7 +122,7 @@ static void put_back(struct list *list)
         if (list->taken[i] && over)
             fr_guard_op_free(list->taken[i]);
         else if (list->taken[i])
-            put(list->taken[i]);
+            put(list->taken[i], fr_abi_handle_load(list->requests, i));
     }
     if (list->taken != list->few)
         free(list->taken);
@@ -155,22 +155,24 @@ bool fr_guard_complete(enum fr_fn fn, fr_word *args, int *result)
     return true;
 }
 
+// A request may have another value once it is started: Open MPI makes a new one for a buffered send
+// whose last message is on its way.
 bool fr_guard_start(enum fr_fn fn, fr_word *args, int *result)
 {
     struct list list;
     bool one = fr_abi_rows[fn].class == FR_CLASS_START;
     size_t count = one ? 1 : (int)args[0] > 0 ? (size_t)(int)args[0] : 0;
-    if (take_all(&list, (const void *)args[one ? 0 : 1], count)) {
-        for (size_t i = 0; i < list.count; i++) {
-            if (!list.taken[i])
-                continue;
-            list.taken[i]->site = fr_intercept_call_site();
-            if (fr_guard_measure(list.taken[i]))
-                fr_guard_begin(list.taken[i]);
-        }
-        put_back(&list);
+    bool any = take_all(&list, (const void *)args[one ? 0 : 1], count);
+    for (size_t i = 0; i < list.count && any; i++) {
+        if (!list.taken[i])
+            continue;
+        list.taken[i]->site = fr_intercept_call_site();
+        if (fr_guard_measure(list.taken[i]))
+            fr_guard_begin(list.taken[i]);
     }
     *result = fr_guard_call(fn, args);
+    if (any)
+        put_back(&list);
     return true;
 }
 

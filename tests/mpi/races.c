@@ -509,6 +509,41 @@ static void case_asked(void)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+// Where a buffered send is started again while its last message is on its way, Open MPI puts
+// another request in its place. It makes one of memory that earlier ones had.
+static void case_restarted(void)
+{
+    enum { ROUNDS = 4, AHEAD = 2 };
+    struct memory pinned = memory_new(MEMORY_PINNED, bytes);
+    int count = (int)bytes, room_bytes = AHEAD * (count + MPI_BSEND_OVERHEAD);
+    void *room = malloc((size_t)room_bytes);
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Buffer_attach(room, room_bytes);
+        MPI_Bsend_init(pinned.address, count, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &request);
+    }
+    for (int i = 0; i < ROUNDS * AHEAD; i++) {
+        if (rank == 0) {
+            memset(pinned.address, NEW + i, bytes);
+            MPI_Start(&request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+            memset(pinned.address, OLD, bytes);
+        }
+        if (i % AHEAD < AHEAD - 1)
+            continue;
+        MPI_Barrier(MPI_COMM_WORLD);
+        for (int j = 0; j < AHEAD && rank == 1; j++)
+            MPI_Recv(pinned.address, count, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    if (rank == 0) {
+        MPI_Request_free(&request);
+        MPI_Buffer_detach(&room, &room_bytes);
+    }
+    free(room);
+    memory_free(&pinned);
+}
+
 // Windows over device memory, which Fabrail may refuse.
 static void case_window(void)
 {
@@ -551,6 +586,7 @@ int main(int argc, char **argv)
         {"wrapped", case_wrapped},
         {"window", case_window},
         {"asked", case_asked},
+        {"restarted", case_restarted},
     };
     void *word;
     MPI_Init(&argc, &argv);
