@@ -60,8 +60,7 @@ void fr_request_wait_over(struct fr_request_op *op);
 bool fr_request_needs_comm(fr_word comm);
 
 // Says that the application has freed a communicator, whose handle may come back as another one's.
-// Errors of operations that are under way on it go to no error handler where it had
-// MPI_ERRORS_RETURN
+// Errors of operations that are under way on it go to no error handler if it had MPI_ERRORS_RETURN
 // (`returns`), else to that of errors without an object.
 void fr_request_comm_freed(fr_word comm, bool returns);
 

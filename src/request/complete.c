@@ -165,14 +165,16 @@ static void end_done(struct fr_request_set *set)
     }
 }
 
-// Whether an operation that a call has completed has brought an RTS whose message is not received.
+// Whether an operation that a call has completed has brought an RTS whose message is not received,
+// and which devices copy.
 static bool has_message(const struct fr_request_set *set, size_t done,
                         struct fr_rndv_incoming *incoming)
 {
     struct fr_request_op *op = set->done[done];
     bool is_over = op->delivered || op->arrival || op->schedule || (op->persistent && !op->active);
     return !is_over && set->done_errors[done] == fr_abi_mpi.SUCCESS &&
-           fr_request_has_rts(op, set->done_statuses[done], incoming);
+           fr_request_has_rts(op, set->done_statuses[done], incoming) &&
+           fr_rndv_incoming_is_short(incoming);
 }
 
 // Lets go of the operations that a call has not completed. A late set has no others.

@@ -120,10 +120,10 @@ void fr_request_advance_begin(struct fr_request_op *op);
 // Goes on with such a schedule, unless another thread does. Returns whether it is complete.
 bool fr_request_advance(struct fr_request_op *op);
 
-// Begins to receive the messages whose RTS have come to operations, at most FR_RNDV_AT_ONCE, and
-// waits for none of their bytes. Those that devices copy go together. An operation keeps its
-// message as its `arrival` until that is over. Returns false where memory is short: nothing has
-// begun then.
+// Begins to receive messages whose RTS have come to operations, and waits for none of their bytes:
+// one of the network, or up to FR_RNDV_AT_ONCE that devices copy, which go together. An operation
+// keeps its message as its `arrival` until that is over. Returns false where memory is short:
+// nothing has begun then.
 bool fr_request_arrivals_begin(struct fr_request_op *const *ops,
                                const struct fr_rndv_incoming *incoming, size_t count);
 

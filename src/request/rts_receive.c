@@ -49,7 +49,7 @@ static size_t beginning_of(const struct fr_staging_view *view)
     return view->out_bytes < FR_RNDV_RTS_BYTES ? view->out_bytes : FR_RNDV_RTS_BYTES;
 }
 
-// Compilers make something of the length that is there mostly, if they know it.
+// Nearly always there is room for a whole RTS. Compilers copy a length that they know faster.
 static void copy_bytes(void *to, const void *from, size_t bytes)
 {
     if (FR_LIKELY(bytes == FR_RNDV_RTS_BYTES))
@@ -324,10 +324,9 @@ struct fr_request_arrival {
     size_t come;   // fragments that had come at the last look
 };
 
-// Messages that were begun together.
+// Messages that were begun together. Their receives lie behind `each`.
 struct arrivals {
     _Atomic size_t left;
-    struct fr_rndv_recv recvs[FR_RNDV_AT_ONCE];
     struct fr_request_arrival each[];
 };
 
@@ -347,14 +346,6 @@ static bool any_moves(void)
     return atomic_load_explicit(&by_network, memory_order_relaxed) > 0 &&
            fr_time_coarse_ns() - atomic_load_explicit(&moving_ns, memory_order_relaxed) <
                FR_SECOND_NS;
-}
-
-static size_t network_bytes(const struct fr_rndv_incoming *incoming, size_t count)
-{
-    size_t bytes = 0;
-    for (size_t i = 0; i < count; i++)
-        bytes += fr_rndv_incoming_is_short(&incoming[i]) ? 0 : (size_t)incoming[i].bytes;
-    return bytes;
 }
 
 static void begin_arrival(struct fr_request_op *op, struct fr_request_arrival *arrival,
@@ -378,20 +369,22 @@ static void begin_arrival(struct fr_request_op *op, struct fr_request_arrival *a
 bool fr_request_arrivals_begin(struct fr_request_op *const *ops,
                                const struct fr_rndv_incoming *incoming, size_t count)
 {
-    size_t bytes = network_bytes(incoming, count);
-    if (bytes > 0 && any_moves() && !fr_staging_has_room(bytes))
+    if (!fr_rndv_incoming_is_short(incoming) && any_moves() &&
+        !fr_staging_has_room((size_t)incoming->bytes))
         return false;
-    struct arrivals *group = malloc(sizeof(*group) + count * sizeof(group->each[0]));
+    struct arrivals *group =
+        malloc(sizeof(*group) + count * (sizeof(group->each[0]) + sizeof(struct fr_rndv_recv)));
     if (!group)
         return false;
+    struct fr_rndv_recv *recvs = (void *)&group->each[count];
     atomic_init(&group->left, count);
     for (size_t i = 0; i < count; i++) {
         group->each[i].group = group;
-        group->each[i].recv = &group->recvs[i];
+        group->each[i].recv = &recvs[i];
         begin_arrival(ops[i], &group->each[i], &incoming[i]);
     }
     fr_rndv_sweep_end();
-    (void)fr_rndv_receive_poll(group->recvs, count);
+    (void)fr_rndv_receive_poll(recvs, count);
     return true;
 }
 

@@ -103,6 +103,12 @@ bool fr_request_has_rts(struct fr_request_op *op, const void *status,
     return brings_rts;
 }
 
+bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming)
+{
+    (void)incoming;
+    return true;
+}
+
 bool fr_request_arrivals_begin(struct fr_request_op *const *ops,
                                const struct fr_rndv_incoming *incoming, size_t count)
 {
