@@ -482,7 +482,6 @@ bool fr_intercept_run_schedule(enum fr_fn fn, const fr_word *args, struct fr_col
                                int *result)
 {
     bool over;
-
     fr_word comm = fr_abi_comm(fn, args);
     if (!fr_intercept_goes_by_messages(fn, args, team))
         return false;
