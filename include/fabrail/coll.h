@@ -83,7 +83,7 @@ struct fr_coll_team {
     // Operations of calls that wait for nobody.
     struct {
         uint64_t begun;           // alike on all ranks, in the same order
-        _Atomic unsigned awaited; // those under way for which a call has waited
+        _Atomic unsigned awaited; // those under way for which a call waits, and calls that begin
     } later;
 };
 

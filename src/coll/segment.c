@@ -293,10 +293,15 @@ bool fr_coll_segment_has_all(struct fr_coll_segment *segment, uint64_t round)
     return true;
 }
 
-// The words hold a round and a mover plus one.
+enum { MOVERS = MAX_SIZE + 1 }; // words hold a round and a mover plus one
+
+bool fr_coll_segment_has_chosen(const struct fr_coll_segment *segment, uint64_t round)
+{
+    return atomic_load_explicit(&segment->header->mover, memory_order_relaxed) / MOVERS == round;
+}
+
 int fr_coll_segment_choose_mover(struct fr_coll_segment *segment, uint64_t round, int mover)
 {
-    enum { MOVERS = MAX_SIZE + 1 };
     _Atomic uint64_t *word = &segment->header->mover;
     uint64_t chosen = round * MOVERS + (uint64_t)(mover + 1);
     uint64_t found = atomic_load_explicit(word, memory_order_acquire);
@@ -321,8 +326,10 @@ bool fr_coll_segment_is_broken(const struct fr_coll_segment *segment, int rank)
 void fr_coll_segment_await(struct fr_coll_segment *segment, bool is_awaited)
 {
     _Atomic bool *own = &segment->lines[segment->rank].is_awaited;
-    if (atomic_load_explicit(own, memory_order_relaxed) != is_awaited)
-        atomic_store_explicit(own, is_awaited, memory_order_relaxed);
+    if (atomic_load_explicit(own, memory_order_relaxed) == is_awaited)
+        return;
+    atomic_store_explicit(own, is_awaited, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst); // looks at posts come after it
 }
 
 bool fr_coll_segment_all_await(const struct fr_coll_segment *segment)

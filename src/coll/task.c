@@ -173,14 +173,29 @@ static bool tell_result(struct fr_coll_task *task, enum fr_status status)
     return enter_round(task, FR_COLL_STAGE_RESULTS);
 }
 
-// Returns the rank that moves all bytes, -1 where each moves its own. Ranks whose calls wait share
+// Whether the calls of all other ranks go on. Those that come from their call to their wait get the
+// moment for that.
+static bool do_all_go_on(const struct fr_coll_task *task)
+{
+    const struct fr_coll_segment *segment = task->team->segment;
+    struct fr_wait time = {0};
+    while (!fr_coll_segment_all_await(segment)) {
+        if (fr_coll_segment_has_chosen(segment, task->adverts) || task->part.moment_ns == 0 ||
+            fr_wait_ns(&time) >= task->part.moment_ns)
+            return false;
+        fr_wait_pause();
+    }
+    return true;
+}
+
+// Returns the rank that moves all bytes, -1 where each moves its own. Ranks whose calls go on share
 // the work. Otherwise the first that gets here does it all, since another may come much later.
 static int choose_mover(const struct fr_coll_task *task)
 {
     struct fr_coll_segment *segment = task->team->segment;
     if (!task->part.move_all || !segment)
         return -1;
-    int wanted = fr_coll_segment_all_await(segment) ? -1 : task->team->rank;
+    int wanted = do_all_go_on(task) ? -1 : task->team->rank;
     return fr_coll_segment_choose_mover(segment, task->adverts, wanted);
 }
 

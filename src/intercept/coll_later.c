@@ -50,6 +50,16 @@ static enum fr_status go_on_by_cpus(struct fr_coll_queued *queued, bool *over)
     return fr_coll_host_progress(later->team, later->host, over);
 }
 
+// Begins with what this call has put into the queue. It goes on as a call that waits does, and
+// other ranks know. They may have counted on it just as it stopped, so it goes on once more.
+static void begin_queued(struct fr_coll_team *team)
+{
+    atomic_fetch_add_explicit(&team->later.awaited, 1, memory_order_relaxed);
+    fr_coll_queue_progress();
+    atomic_fetch_sub_explicit(&team->later.awaited, 1, memory_order_relaxed);
+    fr_coll_queue_progress();
+}
+
 static int start(struct fr_request_op *op)
 {
     struct fr_intercept_later *later = op->schedule->own;
@@ -69,7 +79,7 @@ static int start(struct fr_request_op *op)
     later->is_by_cpus = false;
     fr_coll_queue_add(&later->queued);
     op->schedule->is_quiet = is_on_host(op) && fr_coll_queue_has_thread();
-    fr_coll_queue_progress();
+    begin_queued(later->team);
     return fr_abi_mpi.SUCCESS;
 }
 

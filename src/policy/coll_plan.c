@@ -38,6 +38,14 @@ bool fr_policy_reduction_suits_one(size_t bytes, int ranks)
     return ranks <= 2 || bytes <= (size_t)BY_ONE_BYTES / (size_t)(ranks - 2);
 }
 
+// A rank comes from its call to its wait within a microsecond or two. On two H100 a shared
+// reduction of 4 MiB takes 4 us less than one rank's, of 16 MiB 26 us less.
+int64_t fr_policy_reduction_moment_ns(size_t bytes, int ranks)
+{
+    enum { MOMENT_NS = 4000, LEAST_BYTES = 8 << 20 };
+    return ranks > 1 && bytes >= (size_t)LEAST_BYTES / (size_t)(ranks - 1) ? MOMENT_NS : 0;
+}
+
 unsigned fr_policy_sms_of(unsigned sms, int sharers)
 {
     enum { DEFAULT_SMS = 32 };

@@ -298,11 +298,23 @@ static void test_turns(struct pair *pair)
     check(&ops[BCAST]); // what was written last
 }
 
-// A reduction that calls need not wait for, after one on the same memory. Rank 0 comes first, and
-// goes on no more until the other has done its part: all of it, unless rank 0 waits.
-static void test_one_for_all(struct pair *pair, bool waits)
+enum waits { NOBODY, BOTH, FIRST_SOON }; // whose calls wait
+
+static void *say_soon(void *segment)
 {
-    struct operation op = {.kind = REDUCE, .pair = pair, .seed = 21 + waits, .is_queued = true};
+    for (int i = 0; i < 1000; i++)
+        fr_wait_yield();
+    fr_coll_segment_await(segment, true);
+    return NULL;
+}
+
+// A reduction that calls need not wait for, after one on the same memory. Rank 0 comes first, and
+// goes on no more until the other has done its part: all of it, unless rank 0 waits by then.
+static void test_one_for_all(struct pair *pair, enum waits waits)
+{
+    pthread_t thread;
+    struct operation op = {
+        .kind = REDUCE, .pair = pair, .seed = 21 + (uint64_t)waits, .is_queued = true};
     struct fr_coll_task *const both[] = {&op.tasks[0], &op.tasks[1]};
     uint64_t random = 23;
     bool over = false;
@@ -314,13 +326,19 @@ static void test_one_for_all(struct pair *pair, bool waits)
             run_all(both, RANKS, 1, &random, FR_OK);
     }
     fill(pair, ++op.seed);
-    fr_coll_segment_await(pair->teams[0].segment, waits);
-    fr_coll_segment_await(pair->teams[1].segment, waits);
+    fr_coll_segment_await(pair->teams[0].segment, waits == BOTH);
+    fr_coll_segment_await(pair->teams[1].segment, waits == BOTH);
     CHECK(fr_coll_task_progress(&op.tasks[0], &over) == FR_OK && !over);
+    op.tasks[0].part.moment_ns = op.tasks[1].part.moment_ns =
+        waits == FIRST_SOON ? 60 * (int64_t)FR_SECOND_NS : 1;
+    if (waits == FIRST_SOON)
+        CHECK(pthread_create(&thread, NULL, say_soon, pair->teams[0].segment) == 0);
     for (time_t until = time(NULL) + 60;
          op.tasks[1].stage != FR_COLL_STAGE_RESULTS && time(NULL) < until;)
         CHECK(fr_coll_task_progress(&op.tasks[1], &over) == FR_OK && !over);
-    CHECK(has_result(&op, 0) == !waits && has_result(&op, 1) == !waits);
+    if (waits == FIRST_SOON)
+        pthread_join(thread, NULL);
+    CHECK(has_result(&op, 0) == (waits == NOBODY) && has_result(&op, 1) == (waits == NOBODY));
     run_all(both, RANKS, 1, &random, FR_OK);
     check(&op);
 }
@@ -394,8 +412,8 @@ static void run_tasks(void)
     open_pair(&pairs[1]);
     test_orders(pairs);
     test_turns(&pairs[0]);
-    for (int waits = 0; waits < 2 && !in_slabs; waits++)
-        test_one_for_all(&pairs[0], waits);
+    for (int waits = NOBODY; waits <= FIRST_SOON && !in_slabs; waits++)
+        test_one_for_all(&pairs[0], (enum waits)waits);
     test_failures(pairs);
     close_pair(&pairs[0]);
     close_pair(&pairs[1]);

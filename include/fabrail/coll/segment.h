@@ -74,14 +74,18 @@ bool fr_coll_segment_has_all(struct fr_coll_segment *segment, uint64_t round);
 // all.
 int fr_coll_segment_choose_mover(struct fr_coll_segment *segment, uint64_t round, int mover);
 
+// Returns whether a rank has chosen in `round`.
+bool fr_coll_segment_has_chosen(const struct fr_coll_segment *segment, uint64_t round);
+
 // Says that this rank has failed and posts for no round any more.
 void fr_coll_segment_break(struct fr_coll_segment *segment);
 bool fr_coll_segment_is_broken(const struct fr_coll_segment *segment, int rank);
 
-// Says whether a call of this rank waits, and so goes on at once when others have posted.
+// Says whether a call of this rank goes on at once when others have posted. One that stops doing so
+// looks at posts once more: others may have taken its word just before.
 void fr_coll_segment_await(struct fr_coll_segment *segment, bool is_awaited);
 
-// Returns whether all other ranks have said that a call of theirs waits.
+// Returns whether all other ranks have said that a call of theirs goes on.
 bool fr_coll_segment_all_await(const struct fr_coll_segment *segment);
 
 // Returns how to wait between two looks: spinning first, then yielding the core. It yields from the

@@ -51,6 +51,8 @@ struct fr_coll_part {
     // it or none. The others may be in no call that goes on with the task.
     enum fr_status (*move_all)(struct fr_coll_team *team, void *operation,
                                struct fr_device_work *work);
+    // How long the rank that moves all first looks whether the others go on, and would share that.
+    int64_t moment_ns;
     void *operation;
 };
 
@@ -115,7 +117,7 @@ void fr_coll_task_begin_declined(struct fr_coll_task *task, struct fr_coll_team 
 //
 // No other rank can hold up what it does wait for. It waits for the driver to export and map
 // memory, and for the device to copy words of slabs. It waits for a kernel that looks for others
-// (barrier_kernel.h) for 0.1 ms at most.
+// (barrier_kernel.h) for 0.1 ms at most, and microseconds for others to share its work.
 FR_MUST_CHECK enum fr_status fr_coll_task_progress(struct fr_coll_task *task, bool *over);
 
 // Runs a task until it is over, and makes progress for others meanwhile. Returns the result of the
