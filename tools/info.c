@@ -173,7 +173,7 @@ static void print_rails(const struct fr_info_rails *rails)
         puts("  NIC        none that the kernel shows hardware of");
 }
 
-void fr_info_print(const struct fr_info *info)
+static void print(const struct fr_info *info)
 {
     printf("Fabrail %s\n  library    %s%s\n  serves     ", PACKAGE_VERSION, info->library,
            info->library_found ? "" : ", which is NOT there");
@@ -304,7 +304,7 @@ static void write_rails(struct fr_json_out *out, const struct fr_info_rails *rai
     fr_json_close(out, ']');
 }
 
-void fr_info_write_json(const struct fr_info *info, FILE *file)
+static void write_json(const struct fr_info *info, FILE *file)
 {
     struct fr_json_out out = {.file = file};
     fr_json_open(&out, NULL, '{');
@@ -350,9 +350,9 @@ static int show(const char *library, bool json, bool check, bool start, bool try
     if (check)
         return fr_info_check(&info) > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
     if (json)
-        fr_info_write_json(&info, stdout);
+        write_json(&info, stdout);
     else
-        fr_info_print(&info);
+        print(&info);
     return EXIT_SUCCESS;
 }
 

@@ -132,11 +132,9 @@ int fr_info_paths(const struct fr_info *info, const struct fr_info_mpi *mpi,
 const char *fr_info_handle_name(enum fr_info_handle handle);
 void fr_info_clique_text(const struct fr_device_clique *clique, char *text, size_t room);
 
-void fr_info_print(const struct fr_info *info);
 void fr_info_print_settings(void);
 // Prints what costs speed on this machine, and what mends it. Returns how many such things there
 // are.
 int fr_info_check(const struct fr_info *info);
-void fr_info_write_json(const struct fr_info *info, FILE *file);
 
 #endif

@@ -51,8 +51,10 @@ static bool serves_any(const struct fr_launcher *launcher)
            strncmp(launcher->version, "PRRTE", 5) == 0;
 }
 
-bool fr_pairing_fits(const struct fr_launcher *launcher, const char *name, const char *program,
-                     const char *soname, char *text, size_t room)
+// Returns whether a program that needs the library `soname` (NULL: not known) fits the launcher
+// that is called `name`. Where it does not, `text` says why; else that is empty.
+static bool fits_launcher(const struct fr_launcher *launcher, const char *name, const char *program,
+                          const char *soname, char *text, size_t room)
 {
     enum fr_pairing_family needed = fr_pairing_family_of(soname);
     enum fr_pairing_family offered =
@@ -81,7 +83,7 @@ void fr_pairing_check(const struct fr_launcher *launcher, const char *name, cons
     struct fr_words libraries = {.list = NULL};
     char text[2 * FR_FILE_NAME_BYTES];
     fr_elf_list_needed(program, &libraries);
-    if (!fr_pairing_fits(launcher, name, program, find_mpi(&libraries), text, sizeof(text)))
+    if (!fits_launcher(launcher, name, program, find_mpi(&libraries), text, sizeof(text)))
         (void)fr_tool_complain("warning: %s", text);
     fr_words_free(&libraries);
 }

@@ -17,12 +17,6 @@ enum fr_pairing_family {
 // other library and for NULL.
 enum fr_pairing_family fr_pairing_family_of(const char *soname);
 
-// Returns whether a program that needs the library `soname` (NULL: not known) fits the launcher
-// that is called `name`. Where it does not, `text` says why; else that is empty.
-FR_MUST_CHECK bool fr_pairing_fits(const struct fr_launcher *launcher, const char *name,
-                                   const char *program, const char *soname, char *text,
-                                   size_t room);
-
 // Warns when the program's file says that it needs the library of another MPI than the launcher's.
 void fr_pairing_check(const struct fr_launcher *launcher, const char *name, const char *program);
 

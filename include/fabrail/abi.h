@@ -99,10 +99,6 @@ int fr_abi_call_at(enum fr_fn fn, void *address, const fr_word *args);
 // Returns the address of the real function, NULL when this MPI lacks it. Valid after fr_abi_find.
 void *fr_abi_address(enum fr_fn fn);
 
-// Returns an identity of the loaded object that `address` is in, NULL if it is in none. No two
-// objects have the same one.
-const void *fr_abi_object_of(const void *address);
-
 // Returns whether the MPI library itself made the call that returns to this address.
 bool fr_abi_is_internal(uintptr_t return_address);
 

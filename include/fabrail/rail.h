@@ -87,8 +87,6 @@ size_t fr_rail_address(const struct fr_rails *rails, unsigned char address[FR_RA
 // a malformed address, FR_ERR_UNSUPPORTED if the processes have no rail in common.
 FR_MUST_CHECK enum fr_status fr_rail_peer_add(struct fr_rails *rails, unsigned peer,
                                               const void *address, size_t bytes);
-// Returns whether fr_rail_peer_add has made a peer known.
-bool fr_rail_peer_known(struct fr_rails *rails, unsigned peer);
 // Returns how many rails lead to a peer just now, 0 for an unknown peer.
 unsigned fr_rail_peer_rails(struct fr_rails *rails, unsigned peer);
 // Readmits lost links to a peer whose time to be tried again has come by the last poll, and returns

@@ -47,12 +47,6 @@ enum { FR_RNDV_RTS_BYTES = 40, FR_RNDV_RTS_PRIME = 43 };
 // The length of the longest RTS.
 #define FR_RNDV_RTS_LONGEST (FR_RNDV_RTS_PRIME * 96)
 
-// Returns the length of the RTS for a message of `bytes`, 0 if it cannot have one. Each multiple of
-// `unit` in the message ends a predefined datatype; if `unit` is 0 any byte does. `turn` picks one
-// of several lengths. An RTS that is shorter than its message has a multiple of FR_RNDV_RTS_PRIME
-// bytes, which few plain messages have.
-size_t fr_rndv_rts_length(uint64_t bytes, size_t unit, unsigned turn);
-
 // Returns whether an RTS may have so many bytes.
 static inline bool fr_rndv_is_rts_length(int64_t bytes)
 {

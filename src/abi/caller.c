@@ -38,23 +38,16 @@ static int look_into(struct dl_phdr_info *object, size_t size, void *data)
     return 1;
 }
 
-const void *fr_abi_object_of(const void *address)
-{
-    struct question question = {.address = (uintptr_t)address};
-    fr_core_iterate_objects(look_into, &question);
-    return question.object;
-}
-
 // Returns whether an address is in the object that holds the real functions, or in a component. The
 // Fortran bindings do not count: they call for the application. dladdr is no choice, since it would
 // also look for a symbol among all that the object has.
 static bool is_in_library(uintptr_t address)
 {
     struct question caller = {.address = address};
-    void *real = fr_abi_address(FR_FN_MPI_Initialized);
+    struct question real = {.address = (uintptr_t)fr_abi_address(FR_FN_MPI_Initialized)};
     fr_core_iterate_objects(look_into, &caller);
-    return caller.is_component ||
-           (real && caller.object && caller.object == fr_abi_object_of(real));
+    fr_core_iterate_objects(look_into, &real);
+    return caller.is_component || (caller.object && caller.object == real.object);
 }
 
 // Returns the first of the places of an address.

@@ -9,10 +9,6 @@
 // Returns the rows whose drivers are loaded, one bit for each.
 unsigned fr_device_present_rows(void);
 
-// Returns the device of the last range that a thread of this process asked about, 0 before the
-// first.
-int fr_device_last_used(void);
-
 // How a thread waits for work of the application's, as an initialiser of struct fr_wait.
 #define FR_DEVICE_APP_WORK_WAIT                                                                    \
     {                                                                                              \

@@ -12,15 +12,11 @@ FR_TLS uint64_t fr_device_call;
 
 static _Atomic int last_used_device = -1;
 
+// Returns the device of the last range that a thread of this process asked about, -1 before the
+// first.
 static int last_used(void)
 {
     return atomic_load_explicit(&last_used_device, memory_order_relaxed);
-}
-
-int fr_device_last_used(void)
-{
-    int device = last_used();
-    return device >= 0 ? device : 0;
 }
 
 // Takes the first row out of a set of rows and returns it; NULL when none is left.
@@ -226,15 +222,21 @@ const char *fr_device_fabric_text(enum fr_device_support support)
     return (size_t)support < FR_ARRAY_LENGTH(texts) ? texts[support] : "unknown";
 }
 
+static int usual_device(void)
+{
+    int device = last_used();
+    return device >= 0 ? device : 0;
+}
+
 enum fr_status fr_device_host_register(void *address, size_t bytes)
 {
-    int device = fr_device_last_used();
+    int device = usual_device();
     return fr_device_row(device)->host_register(device, address, bytes);
 }
 
 void fr_device_host_unregister(void *address)
 {
-    int device = fr_device_last_used();
+    int device = usual_device();
     fr_device_row(device)->host_unregister(device, address);
 }
 

@@ -55,7 +55,8 @@ static unsigned waiting_count FR_GUARDED_BY(lock);
 static int silent[MAX_SILENT] FR_GUARDED_BY(lock);
 static unsigned silent_count FR_GUARDED_BY(lock);
 
-socklen_t fr_ipc_channel_name(uint64_t cookie, struct sockaddr_un *address)
+// Writes the address of the socket of a process, and returns its length.
+static socklen_t name_of(uint64_t cookie, struct sockaddr_un *address)
 {
     static const char use[] = "fd channel";
     struct fr_job_secret secret = {{0}};
@@ -73,7 +74,7 @@ socklen_t fr_ipc_channel_name(uint64_t cookie, struct sockaddr_un *address)
 static int open_listener(uint64_t cookie)
 {
     struct sockaddr_un address;
-    socklen_t bytes = fr_ipc_channel_name(cookie, &address);
+    socklen_t bytes = name_of(cookie, &address);
     int made = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (made >= 0 && bind(made, (struct sockaddr *)&address, bytes) == 0 &&
         listen(made, SOMAXCONN) == 0)
@@ -181,7 +182,7 @@ enum fr_status fr_ipc_channel_send(const struct fr_job_process *to, uint64_t buf
         .buffer_id = buffer_id,
     };
     struct sockaddr_un address;
-    socklen_t bytes = fr_ipc_channel_name(to->cookie, &address);
+    socklen_t bytes = name_of(to->cookie, &address);
     int connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (connection < 0)
         return translate("socket");

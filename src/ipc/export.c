@@ -260,9 +260,17 @@ void fr_ipc_export_drop(uint64_t buffer_id)
     fr_core_unlock(&lock);
 }
 
+static size_t count_exports(void)
+{
+    fr_core_lock(&lock);
+    size_t count = HASH_COUNT(table);
+    fr_core_unlock(&lock);
+    return count;
+}
+
 static void find_freed(void)
 {
-    size_t max = fr_ipc_exports_count();
+    size_t max = count_exports();
     struct known *known = max > 0 ? calloc(max, sizeof(*known)) : NULL;
     size_t count = known != NULL ? list_exports(known, max) : 0;
     for (size_t i = 0; i < count; i++) {
@@ -290,14 +298,6 @@ size_t fr_ipc_freed(uint64_t *mark, uint64_t *buffer_ids, size_t max)
         buffer_ids[count++] = freed_log[next % MAX_FREED];
     fr_core_unlock(&lock);
     *mark = next;
-    return count;
-}
-
-size_t fr_ipc_exports_count(void)
-{
-    fr_core_lock(&lock);
-    size_t count = HASH_COUNT(table);
-    fr_core_unlock(&lock);
     return count;
 }
 

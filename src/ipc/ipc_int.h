@@ -34,9 +34,6 @@ struct fr_ipc_fd_message {
     uint64_t buffer_id;
 };
 
-// Writes the address of the socket of a process, and returns its length.
-socklen_t fr_ipc_channel_name(uint64_t cookie, struct sockaddr_un *address);
-
 // Closes descriptors of a buffer that `owner` has sent and nobody has taken.
 void fr_ipc_channel_drop(const struct fr_job_process *owner, uint64_t buffer_id);
 
@@ -91,7 +88,6 @@ void fr_ipc_map_own(const struct fr_ipc_handle *handle, const struct fr_device_r
 // Unmaps all memory that nobody has pinned. Returns whether there was any.
 bool fr_ipc_drop_idle(void);
 
-size_t fr_ipc_exports_count(void);
 void fr_ipc_exports_release(void);
 
 // Removes from the cache mappings of what `owner` has exported; NULL means any owner. `buffer_id`

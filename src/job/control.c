@@ -58,8 +58,9 @@ static int list_members(const struct fr_job_control_job *job, struct fr_job_proc
     return count;
 }
 
-// The name depends on the host's kernel: hosts may share files, but each has its own memory.
-struct fr_job_secret fr_job_host_name(const struct fr_job_control_job *job)
+// Returns the secret by which the processes of this host find their shared memory. It depends on
+// the host's kernel: hosts may share files, but each has its own memory.
+static struct fr_job_secret host_name(const struct fr_job_control_job *job)
 {
     struct {
         char use[8];
@@ -71,7 +72,7 @@ struct fr_job_secret fr_job_host_name(const struct fr_job_control_job *job)
 static bool open_host(const struct fr_job_control_job *job)
 {
     struct fr_job_process *members = NULL;
-    const struct fr_job_secret name = fr_job_host_name(job);
+    const struct fr_job_secret name = host_name(job);
     enum fr_status status = FR_ERR_NO_MEMORY;
     int count = list_members(job, &members);
     if (count > 0)

@@ -24,9 +24,6 @@ struct fr_job_control_entry {
     _Atomic uint32_t has_finished;
 };
 
-// Returns the secret by which the processes of this one's host find their shared memory.
-struct fr_job_secret fr_job_host_name(const struct fr_job_control_job *job);
-
 // Attaches to the shared memory of the processes members[0..count); this process is the one at
 // `index`. The process that comes first makes the memory. The job says how much each process gets,
 // and `name` is the secret by which they find the memory. Returns FR_ERR_NO_MEMORY when there is no
@@ -48,9 +45,8 @@ const void *fr_job_host_share(const void *own);
 const struct fr_job_process *fr_job_host_member(int index);
 bool fr_job_host_is_alive(int index);
 void *fr_job_host_area(int index, bool claim);
-bool fr_job_host_extend(size_t bytes);                     // extends this process's own area
-struct fr_job_control_entry *fr_job_host_entry(int index); // NULL while not ready
-bool fr_job_host_has_queue(int index);                     // claims room for the queue
+bool fr_job_host_extend(size_t bytes); // extends this process's own area
+bool fr_job_host_has_queue(int index); // claims room for the queue
 bool fr_job_host_send(int to, const struct fr_job_control_message *message);
 bool fr_job_host_take(struct fr_job_control_message *message);
 

@@ -196,7 +196,8 @@ bool fr_job_host_is_alive(int index)
     return member != NULL && fr_job_process_is_alive(member);
 }
 
-struct fr_job_control_entry *fr_job_host_entry(int index)
+// Returns NULL while the memory is not ready.
+static struct fr_job_control_entry *entry_of(int index)
 {
     if (!fr_job_host_is_ready() || index < 0 || index >= host.count)
         return NULL;
@@ -232,7 +233,7 @@ static bool is_there(_Atomic uint32_t *has)
 
 void *fr_job_host_area(int index, bool may_claim)
 {
-    struct fr_job_control_entry *entry = fr_job_host_entry(index);
+    struct fr_job_control_entry *entry = entry_of(index);
     if (entry == NULL || host.area_bytes == 0)
         return NULL;
     size_t offset = queue_offset(index) + host.queue_bytes;
@@ -291,14 +292,14 @@ static struct fr_job_control_cell *claim_cell(int to, struct fr_job_control_entr
 
 bool fr_job_host_has_queue(int index)
 {
-    struct fr_job_control_entry *entry = fr_job_host_entry(index);
+    struct fr_job_control_entry *entry = entry_of(index);
     return entry != NULL && (FR_LIKELY(is_there(&entry->has_queue)) ||
                              claim(&entry->has_queue, queue_offset(index), host.queue_bytes));
 }
 
 bool fr_job_host_send(int to, const struct fr_job_control_message *message)
 {
-    struct fr_job_control_entry *entry = fr_job_host_entry(to);
+    struct fr_job_control_entry *entry = entry_of(to);
     uint64_t number;
     if (!fr_job_host_has_queue(to))
         return false;
@@ -327,7 +328,7 @@ static void copy_out(struct fr_job_control_cell *cell, struct fr_job_control_mes
 
 bool fr_job_host_take(struct fr_job_control_message *message)
 {
-    struct fr_job_control_entry *entry = fr_job_host_entry(host.index);
+    struct fr_job_control_entry *entry = entry_of(host.index);
     if (entry == NULL || !is_there(&entry->has_queue) ||
         !has_message(atomic_load_explicit(&taken, memory_order_relaxed)))
         return false;
@@ -346,7 +347,7 @@ bool fr_job_host_take(struct fr_job_control_message *message)
 
 void fr_job_host_finish(void)
 {
-    struct fr_job_control_entry *entry = fr_job_host_entry(host.index);
+    struct fr_job_control_entry *entry = entry_of(host.index);
     if (entry != NULL)
         atomic_store_explicit(&entry->has_finished, 1, memory_order_release);
 }
@@ -356,7 +357,7 @@ bool fr_job_host_have_finished(bool look)
 {
     bool all = true;
     for (int i = 0; i < host.count && all && fr_job_host_is_ready(); i++) {
-        struct fr_job_control_entry *entry = fr_job_host_entry(i);
+        struct fr_job_control_entry *entry = entry_of(i);
         all = atomic_load_explicit(&entry->has_finished, memory_order_acquire) != 0 ||
               (look && !fr_job_host_is_alive(i));
     }

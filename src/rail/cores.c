@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-bool fr_rail_cores_read(const char *list, cpu_set_t *cores)
+// Adds the cores of a list as Linux writes it, such as 0-3,8. Returns whether it is such a list.
+static bool read_list(const char *list, cpu_set_t *cores)
 {
     while (*list >= '0' && *list <= '9') {
         char *end;
@@ -30,7 +31,7 @@ static void add_near(const struct fr_rail *rail, cpu_set_t *cores)
     FILE *file = nic.bus_id[0] != '\0' ? fopen(path, "re") : NULL;
     if (file == NULL)
         return;
-    if (fgets(list, sizeof(list), file) == NULL || !fr_rail_cores_read(list, cores))
+    if (fgets(list, sizeof(list), file) == NULL || !read_list(list, cores))
         fr_debug("rail %u on %s: %s tells no cores", rail->index, rail->name, path);
     (void)fclose(file);
 }

@@ -108,7 +108,7 @@ static enum fr_status add_peer(struct fr_rails *rails, struct fr_rail_peer *peer
     return known || added ? FR_OK : FR_ERR_NO_MEMORY;
 }
 
-bool fr_rail_peer_known(struct fr_rails *rails, unsigned peer)
+static bool is_known(struct fr_rails *rails, unsigned peer)
 {
     fr_core_lock(&rails->lock);
     bool known = fr_rail_peer_find(rails, peer) != NULL;
@@ -147,7 +147,7 @@ enum fr_status fr_rail_peer_add(struct fr_rails *rails, unsigned peer, const voi
 {
     struct fr_rail_wire_address named;
     int remote[FR_RAILS_MAX];
-    if (fr_rail_peer_known(rails, peer))
+    if (is_known(rails, peer))
         return FR_OK;
     if (!fr_rail_wire_read_address(address, bytes, &named)) {
         fr_warn_once("the rail address of process %u is malformed", peer);

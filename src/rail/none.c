@@ -32,7 +32,6 @@ IS_NONE(fr_rail_emulates_reads);
 IS_NONE(fr_rail_emulates_writes);
 IS_NONE(fr_rail_address);
 IS_NONE(fr_rail_peer_add);
-IS_NONE(fr_rail_peer_known);
 IS_NONE(fr_rail_peer_rails);
 IS_NONE(fr_rail_peer_retry);
 IS_NONE(fr_rail_register);

@@ -105,7 +105,8 @@ static size_t usual_stripe(const struct fr_rail_load *load)
     return clamp(whole, FR_RAIL_STRIPE_MIN, FR_RAIL_STRIPE_MAX);
 }
 
-bool fr_rail_load_is_full(const struct fr_rail_load *load)
+// Returns whether the rail has as much on its way as keeps it full.
+static bool is_full(const struct fr_rail_load *load)
 {
     if (load->posted >= load->depth)
         return true;
@@ -159,7 +160,7 @@ static struct pick pick_first(struct fr_rail_load *const loads[], unsigned count
     struct pick best = {-1, 0, 0};
     for (unsigned n = 0; n < count; n++) {
         unsigned i = (turn + n) % count;
-        if (!full_too && fr_rail_load_is_full(loads[i]))
+        if (!full_too && is_full(loads[i]))
             continue;
         size_t bytes = cut(loads[i], all_bytes_per_s, address, rest);
         double finish = finish_s(loads[i], bytes);
@@ -200,7 +201,7 @@ static struct pick pick_small(struct fr_rail_load *const loads[], unsigned count
         unsigned i = (turn + n) % count;
         double finish = finish_s(loads[i], FR_RAIL_SMALL);
         bool slow = loads[i]->measured && finish > SLOWER * least;
-        if (!fr_rail_load_is_full(loads[i]) && !slow)
+        if (!is_full(loads[i]) && !slow)
             best = (struct pick){(int)i, min_of(rest, loads[i]->max_bytes), finish};
     }
     return best;

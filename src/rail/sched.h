@@ -52,9 +52,6 @@ void fr_rail_load_unseen(struct fr_rail_load *load, uint64_t unseen_ns, uint64_t
 // kind, until it is measured.
 void fr_rail_load_rest(struct fr_rail_load *load, uint64_t best_bytes_per_s, uint64_t now_ns);
 
-// Returns whether the rail has as much on its way as keeps it full.
-bool fr_rail_load_is_full(const struct fr_rail_load *load);
-
 // Returns the time that is expected to pass until a stripe of `bytes` sent now has arrived.
 uint64_t fr_rail_load_finish_ns(const struct fr_rail_load *load, size_t bytes);
 

@@ -20,10 +20,6 @@ void fr_rail_describe_nic(const struct fi_info *info, struct fr_rail_nic *nic);
 // carrier.c: Returns whether the NIC of this name has a link; true where nobody knows.
 bool fr_rail_has_link(const char *name);
 
-// cores.c: Adds the cores of a list as Linux writes it, such as 0-3,8. Returns whether it is such a
-// list.
-bool fr_rail_cores_read(const char *list, cpu_set_t *cores);
-
 // endpoint.c: Opens what a rail needs of libfabric. The rail takes the information over.
 FR_MUST_CHECK enum fr_status fr_rail_endpoint_open(struct fr_rail *rail, struct fi_info *info);
 // Closes the initiator, which ends for good whatever is on its way.

@@ -177,7 +177,11 @@ static size_t multiple_of(size_t length, uint64_t bytes, unsigned turn)
     return length * (1 + turn % (most < 1 ? 1 : (unsigned)most));
 }
 
-size_t fr_rndv_rts_length(uint64_t bytes, size_t unit, unsigned turn)
+// Returns the length of the RTS for a message of `bytes`, 0 if it cannot have one. Each multiple of
+// `unit` in the message ends a predefined datatype; if `unit` is 0 any byte does. `turn` picks one
+// of several lengths. An RTS that is shorter than its message has a multiple of FR_RNDV_RTS_PRIME
+// bytes, which few plain messages have.
+static size_t rts_length(uint64_t bytes, size_t unit, unsigned turn)
 {
     enum { COMMON_UNIT = 16 }; // fits what is sent as bytes and received as another datatype, too
     size_t length = FR_RNDV_RTS_LONGEST;
@@ -198,7 +202,7 @@ static size_t length_in_turn(const struct fr_rndv_message *message, unsigned tur
 {
     const struct fr_layout *layout = message->view->blocks[0].layout;
     size_t unit = message->parts ? 0 : layout->unit_bytes;
-    return layout->exact ? fr_rndv_rts_length(message->view->in_bytes, unit, turn) : 0;
+    return layout->exact ? rts_length(message->view->in_bytes, unit, turn) : 0;
 }
 
 // Where any byte may be the last, the shortest lengths take turns. Otherwise the first one will do.

@@ -111,7 +111,10 @@ void fr_rndv_stage_close(struct fr_rndv_send *send)
     send->stage.ring_bytes = 0;
 }
 
-enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send)
+// Moves bytes from device workspace to host workspace, once all are there. Copies packed bytes,
+// since the program's buffer and datatype may be gone by then. On failure the bytes stay where they
+// are.
+static enum fr_status move_to_host(struct fr_rndv_send *send)
 {
     const struct fr_staging_view from = send->stage.view;
     struct fr_staging_lease lease = {.address = NULL};
@@ -148,7 +151,7 @@ enum fr_status fr_rndv_stage_to_host(struct fr_rndv_send *send)
     if (staged && send->stage.view.path == FR_PATH_HOST)
         return FR_OK;
     if (staged)
-        return fr_rndv_stage_move(send);
+        return move_to_host(send);
     enum fr_status status = fr_rndv_stage_open(send, FR_PATH_HOST);
     if (status != FR_OK)
         return status;

@@ -46,11 +46,6 @@ void fr_rndv_stage_cut_ring(struct fr_rndv_send *send);
 // Returns where byte `first` of the message stands, packed.
 uintptr_t fr_rndv_stage_address(const struct fr_rndv_send *send, size_t first);
 
-// Moves bytes from device workspace to host workspace, once all are there. Copies packed bytes,
-// since the program's buffer and datatype may be gone by then. On failure the bytes stay where they
-// are.
-FR_MUST_CHECK enum fr_status fr_rndv_stage_move(struct fr_rndv_send *send);
-
 // Moves the bytes to host workspace, from the program's buffer or from where they have gone since.
 // On failure they stay where they are.
 FR_MUST_CHECK enum fr_status fr_rndv_stage_to_host(struct fr_rndv_send *send);

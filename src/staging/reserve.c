@@ -146,11 +146,6 @@ void fr_staging_reservation_return(struct fr_staging_reservation *reservation, b
         destroy(reservation);
 }
 
-size_t fr_staging_reserved_bytes(void)
-{
-    return atomic_load_explicit(&reserved_bytes, memory_order_relaxed);
-}
-
 void fr_staging_reservations_release(void)
 {
     for (unsigned c = 0; c < FR_STAGING_CLASSES; c++) {

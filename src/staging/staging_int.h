@@ -157,9 +157,6 @@ bool fr_staging_is_pinned(const struct fr_staging_lease *lease);
 // Takes address space back. Unless it `is_clean`, pages that were touched go back to the system.
 void fr_staging_reservation_return(struct fr_staging_reservation *reservation, bool is_clean);
 
-// Returns the bytes of all reserved address space.
-size_t fr_staging_reserved_bytes(void);
-
 // Gives back address space that is not lent.
 void fr_staging_reservations_release(void);
 

@@ -23,6 +23,6 @@ tests_tools_json_SOURCES = tests/tools/json.c tests/unit/check.h tools/json_writ
 tests_tools_json_LDADD = libmodules.la -lm
 
 check_PROGRAMS += tests/tools/pairing
-tests_tools_pairing_SOURCES = tests/tools/pairing.c tests/unit/check.h tools/pairing.c tools/pairing.h \
+tests_tools_pairing_SOURCES = tests/tools/pairing.c tests/unit/check.h tools/pairing.h \
     tools/elf_file.c tools/elf_file.h tools/child.c tools/child.h
 tests_tools_pairing_LDADD = libmodules.la -lm

@@ -5,7 +5,7 @@
 
 #include "../../tools/command.h"
 #include "../../tools/elf_file.h"
-#include "../../tools/pairing.h"
+#include "../../tools/pairing.c"
 #include "../unit/check.h"
 
 #include <stdarg.h>
@@ -59,7 +59,7 @@ static void check_sonames(void)
 
 static bool fits(const struct fr_launcher *launcher, const char *soname)
 {
-    return fr_pairing_fits(launcher, "mpirun", "./program", soname, said, sizeof(said));
+    return fits_launcher(launcher, "mpirun", "./program", soname, said, sizeof(said));
 }
 
 static void check_pairs(void)

@@ -3,9 +3,9 @@
 // come from the process that they are of, whatever others with or without the same user id do.
 #include "config.h"
 
-#include "ipc/ipc_int.h"
-
 #include "processes.h"
+
+#include "ipc/channel.c"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -79,7 +79,7 @@ static bool send_raw(const struct fr_job_process *to, const struct fr_job_proces
     int file = make_descriptor(letter);
     memcpy(CMSG_DATA(header), &file, sizeof(int));
     struct sockaddr_un address;
-    socklen_t bytes = fr_ipc_channel_name(to->cookie, &address);
+    socklen_t bytes = name_of(to->cookie, &address);
     int connection = socket(AF_UNIX, SOCK_SEQPACKET, 0);
     bool sent = connect(connection, (struct sockaddr *)&address, bytes) == 0 &&
                 sendmsg(connection, &message, MSG_NOSIGNAL) == (ssize_t)sizeof(said);

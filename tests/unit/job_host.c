@@ -4,6 +4,7 @@
 // in, areas, room that is claimed when it is needed and not before, and the end.
 #include "config.h"
 
+#include "inside/half_sent.h"
 #include "job_job.h"
 
 #include <fcntl.h>
@@ -105,8 +106,7 @@ static void run_foreign(void)
 {
     char text[64];
     CHECK(fr_job_secret_draw(&job_secret) == FR_OK);
-    struct fr_job_control_job job = job_as(0, 2);
-    struct fr_job_secret name = fr_job_host_name(&job);
+    struct fr_job_secret name = job_name();
     job_name_text(&name, text);
     CHECK(symlink("/dev/shm/fabrail-test-elsewhere", text) == 0);
     CHECK(!job_open_as(0, 2), "a link");
@@ -240,7 +240,7 @@ static void run_full(void)
         CHECK(!fr_job_control_take(&message));
     }
     CHECK(send_number(0, 1));
-    atomic_fetch_add(&fr_job_host_entry(0)->put, 1);
+    half_send(0);
     CHECK(send_number(0, 2) && fr_job_control_take(&message) && !fr_job_control_take(&message));
     for (unsigned i = 2; i < FR_CONTROL_CELLS; i++)
         CHECK(send_number(0, i), "message %u", i);

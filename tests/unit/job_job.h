@@ -39,10 +39,19 @@ static inline void job_name_text(const struct fr_job_secret *name, char text[64]
         used += snprintf(text + used, 64 - (size_t)used, "%02x", name->bytes[i]);
 }
 
+// The name by which the processes of this host find their shared memory, as control.c makes it.
+static inline struct fr_job_secret job_name(void)
+{
+    struct {
+        char use[8];
+        uint64_t host;
+    } use = {.use = "host", .host = fr_job_control_self()->host};
+    return fr_job_secret_derive(&job_secret, &use, sizeof(use));
+}
+
 static inline bool job_has_name(void)
 {
-    struct fr_job_control_job job = job_as(0, 1);
-    struct fr_job_secret name = fr_job_host_name(&job);
+    struct fr_job_secret name = job_name();
     char text[64];
     job_name_text(&name, text);
     return access(text, F_OK) == 0;

@@ -23,7 +23,8 @@ check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/staging_typed tests/unit/staging_view
 EXTRA_DIST += tests/unit/check.h tests/unit/driver.h tests/unit/ipc_pair.h tests/unit/processes.h tests/unit/job_job.h \
     tests/unit/rndv_host.h tests/unit/rndv_world.h tests/unit/rndv_two_ranks.h tests/unit/logged.h tests/unit/bytes_layout.h tests/unit/apart.h \
-    tests/unit/rail_standin.h tests/unit/inside/memory_usage.h tests/unit/inside/workspace_usage.h
+    tests/unit/rail_standin.h tests/unit/inside/memory_usage.h tests/unit/inside/workspace_usage.h \
+    tests/unit/inside/half_sent.h
 
 # Those that start themselves again for each of their cases (processes.h), which emulators and valgrind do not follow.
 fr_unit_processes = $(patsubst %,tests/unit/%,coll_host_reduce coll_segment coll_slab coll_task ipc_cache ipc_channel \
@@ -48,8 +49,9 @@ tests_unit_request_table_LDFLAGS = -Wl,--wrap=fr_rndv_incoming_any,--wrap=fr_rnd
     -Wl,--wrap=fr_abi_call
 
 # With a file of a module that answers questions of tests.
+tests_unit_job_host_SOURCES = tests/unit/job_host.c tests/unit/inside/half_sent.c
 unit_workspace_usage = tests/unit/inside/workspace_usage.c
-unit_memory_usage = tests/unit/inside/memory_usage.c
+unit_memory_usage = tests/unit/inside/memory_usage.c tests/unit/inside/export_usage.c
 tests_unit_staging_leases_SOURCES = tests/unit/staging_leases.c $(unit_workspace_usage)
 tests_unit_staging_soak_SOURCES = tests/unit/staging_soak.c $(unit_workspace_usage)
 tests_unit_staging_device_SOURCES = tests/unit/staging_device.c $(unit_workspace_usage)

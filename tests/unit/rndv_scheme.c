@@ -11,6 +11,7 @@
 #include "fabrail/rndv/progress.h"
 #include "fabrail/staging/path.h"
 #include "rndv/incoming_int.h"
+#include "rndv/message_facts.c"
 #include "rndv/schemes.h"
 
 #include <sched.h>
@@ -319,10 +320,10 @@ static void check_lengths(void)
     static const size_t units[] = {1,  2,  3,  4,  6,  7,  8,  9,  12,
                                    16, 20, 24, 28, 52, 95, 96, 97, 8004};
     for (size_t u = 0; u < sizeof(units) / sizeof(units[0]); u++) {
-        size_t unit = units[u], first = fr_rndv_rts_length((size_t)1 << 40, unit, 0);
+        size_t unit = units[u], first = rts_length((size_t)1 << 40, unit, 0);
         CHECK(first % unit == 0 && (first == 0) == (unit > 96), "unit %zu", unit);
         for (size_t bytes = unit; bytes < 10000; bytes += unit) {
-            size_t length = fr_rndv_rts_length(bytes, unit, (unsigned)bytes);
+            size_t length = rts_length(bytes, unit, (unsigned)bytes);
             size_t most = first > 0 ? first : FR_RNDV_RTS_LONGEST;
             if (bytes < RTS_BYTES || (first == 0 && bytes > most))
                 CHECK(length == 0, "%zu of %zu", bytes, unit);
@@ -334,15 +335,15 @@ static void check_lengths(void)
             CHECK(length == 0 || fr_rndv_is_rts_length((int64_t)length), "%zu", length);
         }
     }
-    CHECK(fr_rndv_rts_length((uint64_t)1 << 48, 1, 0) == 0, "too long for a slot");
+    CHECK(rts_length((uint64_t)1 << 48, 1, 0) == 0, "too long for a slot");
     for (unsigned turn = 0; turn < 12; turn++)
-        CHECK(fr_rndv_rts_length(100000, 16, turn) == (size_t)688 * (1 + turn % 6), "%u", turn);
-    CHECK(fr_rndv_rts_length(1400, 4, 2) == 688, "as many as the message has room for");
-    CHECK(fr_rndv_rts_length(1000, 0, 0) == FR_RNDV_RTS_PRIME, "it may end anywhere");
-    CHECK(fr_rndv_rts_length(1000, 0, 22) == (size_t)23 * FR_RNDV_RTS_PRIME, "the last in turn");
-    CHECK(fr_rndv_rts_length(1000, 0, 23) == FR_RNDV_RTS_PRIME, "then the first one again");
-    CHECK(fr_rndv_rts_length(100, 0, 3) == (size_t)2 * FR_RNDV_RTS_PRIME, "as many as have room");
-    CHECK(fr_rndv_rts_length(41, 0, 1) == 41, "with the message");
+        CHECK(rts_length(100000, 16, turn) == (size_t)688 * (1 + turn % 6), "%u", turn);
+    CHECK(rts_length(1400, 4, 2) == 688, "as many as the message has room for");
+    CHECK(rts_length(1000, 0, 0) == FR_RNDV_RTS_PRIME, "it may end anywhere");
+    CHECK(rts_length(1000, 0, 22) == (size_t)23 * FR_RNDV_RTS_PRIME, "the last in turn");
+    CHECK(rts_length(1000, 0, 23) == FR_RNDV_RTS_PRIME, "then the first one again");
+    CHECK(rts_length(100, 0, 3) == (size_t)2 * FR_RNDV_RTS_PRIME, "as many as have room");
+    CHECK(rts_length(41, 0, 1) == 41, "with the message");
 }
 
 // What the scheme, or a rule, does not allow.

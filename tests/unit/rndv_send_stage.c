@@ -36,7 +36,7 @@ static void check_move(size_t bytes, bool remote)
     CHECK(fr_rndv_stage_begin_on_device(&send, &ready) == FR_OK);
     // What is told of as there is all of it or nothing yet.
     CHECK(ready == (remote && bytes == ONE_STEP ? bytes : 0), "%ju are there", (uintmax_t)ready);
-    CHECK(fr_rndv_stage_move(&send) == FR_OK);
+    CHECK(fr_rndv_stage_to_host(&send) == FR_OK);
     CHECK(send.stage.view.path == FR_PATH_HOST && !send.stage.copying && send.failure == FR_OK);
     const unsigned char *moved = (const unsigned char *)fr_staging_given_address(&send.stage.view);
     CHECK(memcmp(moved, data, bytes) == 0, "%zu bytes", bytes);

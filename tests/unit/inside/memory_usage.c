@@ -7,7 +7,7 @@
 
 struct memory_usage memory_usage(void)
 {
-    struct memory_usage now = {.exports = fr_ipc_exports_count()};
+    struct memory_usage now = {.exports = export_usage()};
     fr_core_lock(&lock);
     now.mappings = HASH_COUNT(table);
     now.mapped_bytes = mapped_bytes;

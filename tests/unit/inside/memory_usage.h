@@ -11,5 +11,6 @@ struct memory_usage {
     size_t mapped_bytes; // of other processes' memory
 };
 struct memory_usage memory_usage(void);
+size_t export_usage(void);
 
 #endif

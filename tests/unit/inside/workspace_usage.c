@@ -8,8 +8,7 @@
 struct workspace_usage workspace_usage(void)
 {
     fr_core_lock(&workspace_lock);
-    struct workspace_usage now = {usage.pinned_bytes, usage.pageable_bytes, usage.lent_bytes, 0};
+    struct workspace_usage now = {usage.pinned_bytes, usage.pageable_bytes, usage.lent_bytes};
     fr_core_unlock(&workspace_lock);
-    now.reserved_bytes = fr_staging_reserved_bytes();
     return now;
 }

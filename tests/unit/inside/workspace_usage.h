@@ -9,7 +9,6 @@ struct workspace_usage {
     size_t pinned_bytes;   // lent or not
     size_t pageable_bytes; // lent or not
     size_t lent_bytes;     // of blocks
-    size_t reserved_bytes; // of address space, lent or not
 };
 struct workspace_usage workspace_usage(void);
 
