@@ -72,6 +72,11 @@ struct fr_abi_personality {
 };
 extern struct fr_abi_personality fr_abi_mpi; // valid once fr_abi_start returned FR_OK
 
+static inline bool fr_abi_is_open_mpi(void)
+{
+    return fr_abi_mpi.family[0] == 'O'; // as that of no other family
+}
+
 // Finds the MPI library in the process, identifies its family and fills the tables. It also finds a
 // library that was opened with dlopen(RTLD_LOCAL). Called on the first MPI call of the process.
 // Thread-safe and idempotent; waits for no other thread except in the loader. Returns

@@ -88,7 +88,7 @@ static fr_word asked_on;
 // Open MPI recognises no wrong handles but null ones, so a communicator is of no use there.
 void fr_abi_ask_on(fr_word comm)
 {
-    bool none = comm == fr_abi_mpi.COMM_NULL || strcmp(fr_abi_mpi.family, "Open MPI") == 0;
+    bool none = comm == fr_abi_mpi.COMM_NULL || fr_abi_is_open_mpi();
     asked_on = none ? 0 : comm;
 }
 

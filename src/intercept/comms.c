@@ -8,7 +8,6 @@
 #include "intercept/intercept_int.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 // Names the communicator of a nonblocking function, which may be used when its request is complete.
 static int name_later(enum fr_fn fn, const fr_word *args, uint64_t name)
@@ -107,7 +106,7 @@ static bool has_attribute(fr_word comm, int keyval)
 static int delete_attributes(fr_word comm)
 {
     int keyval, rc = fr_abi_mpi.SUCCESS;
-    if (strcmp(fr_abi_mpi.family, "Open MPI") != 0)
+    if (!fr_abi_is_open_mpi())
         return rc;
     for (size_t i = 0; rc == fr_abi_mpi.SUCCESS && get_keyval(i, &keyval); i++) {
         if (has_attribute(comm, keyval))

@@ -343,7 +343,7 @@ static void follow_rts(struct fr_request_op *op, bool pushes, int rc)
         op->send = NULL;
         return;
     }
-    enum fr_status status = fr_rndv_send_push(op->send);
+    enum fr_status status = pushes ? fr_rndv_send_push(op->send) : FR_OK;
     if (status != FR_OK) {
         op->failure = status;
         op->delivered = true;

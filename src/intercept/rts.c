@@ -65,7 +65,7 @@ bool fr_intercept_takes_parts(void)
     static _Atomic int known; // 1 yes, 2 no
     int answer = atomic_load_explicit(&known, memory_order_relaxed);
     if (FR_UNLIKELY(!answer)) {
-        answer = strcmp(fr_abi_mpi.family, "Open MPI") == 0 ? 1 : 2;
+        answer = fr_abi_is_open_mpi() ? 1 : 2;
         atomic_store_explicit(&known, answer, memory_order_relaxed);
     }
     return answer == 1;

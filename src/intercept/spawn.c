@@ -110,7 +110,7 @@ bool fr_intercept_call_spawn(enum fr_fn fn, fr_word *args, int *result)
 {
     bool many = fn == FR_FN_MPI_Comm_spawn_multiple; // its arguments begin with their number
     fr_word *info = &args[3 + many];
-    if (strcmp(fr_abi_mpi.family, "Open MPI") != 0 || !fr_abi_has(FR_FN_MPI_Info_get_string) ||
+    if (!fr_abi_is_open_mpi() || !fr_abi_has(FR_FN_MPI_Info_get_string) ||
         !is_root(fr_abi_handle(args[5 + many]), (int)args[4 + many]))
         return false;
     size_t count = many ? (size_t)(int)args[0] : 1;

@@ -175,7 +175,7 @@ static int assertions_of(enum fr_fn fn, const fr_word *args, int *allowed)
 // is none. Families other than Open MPI have one class for all of these.
 static int bad_argument(const struct fr_rma_window *window, enum fr_fn fn, const fr_word *args)
 {
-    bool is_openmpi = strcmp(fr_abi_mpi.family, "Open MPI") == 0;
+    bool is_openmpi = fr_abi_is_open_mpi();
     int peer = fr_abi_rows[fn].peer, allowed;
     if (fn == FR_FN_MPI_Win_lock && (int)args[0] != fr_abi_mpi.LOCK_EXCLUSIVE &&
         (int)args[0] != fr_abi_mpi.LOCK_SHARED)
@@ -191,9 +191,8 @@ static int bad_argument(const struct fr_rma_window *window, enum fr_fn fn, const
 static int synchronise_nobody(enum fr_fn fn, fr_word win)
 {
     bool locks = fn == FR_FN_MPI_Win_lock || fn == FR_FN_MPI_Win_unlock;
-    return locks && strcmp(fr_abi_mpi.family, "Open MPI") == 0
-               ? fr_request_raise('w', win, fr_abi_mpi.ERR_RANK)
-               : fr_abi_mpi.SUCCESS;
+    return locks && fr_abi_is_open_mpi() ? fr_request_raise('w', win, fr_abi_mpi.ERR_RANK)
+                                         : fr_abi_mpi.SUCCESS;
 }
 
 static int attached(fr_word win, enum fr_fn fn, enum fr_status status)

@@ -305,6 +305,11 @@ static bool take_here(struct fr_job_control_message *message)
     return false;
 }
 
+bool fr_job_control_any(void)
+{
+    return fr_job_host_any() || any_elsewhere;
+}
+
 bool fr_job_control_take(struct fr_job_control_message *message)
 {
     return take_here(message) || (any_elsewhere && fr_job_control_remote_take(message));

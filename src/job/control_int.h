@@ -48,6 +48,7 @@ void *fr_job_host_area(int index, bool claim);
 bool fr_job_host_extend(size_t bytes); // extends this process's own area
 bool fr_job_host_has_queue(int index); // claims room for the queue
 bool fr_job_host_send(int to, const struct fr_job_control_message *message);
+bool fr_job_host_any(void); // whether a message has come
 bool fr_job_host_take(struct fr_job_control_message *message);
 
 // Tells others that this process has come to the end.

@@ -7,8 +7,6 @@
 
 #include "job/job_int.h"
 
-#include <string.h>
-
 // Written in MPI_Finalize, while no other thread calls MPI.
 static _Alignas(8) char sent[8], received[8];
 static bool is_under_way; // the messages of this step are
@@ -19,7 +17,7 @@ bool fr_job_has_failed(void)
     _Alignas(8) char group[8];
     int count = 0;
     fr_word comm = fr_job_comm();
-    if (comm == fr_abi_mpi.COMM_NULL || strcmp(fr_abi_mpi.family, "Open MPI") != 0 ||
+    if (comm == fr_abi_mpi.COMM_NULL || !fr_abi_is_open_mpi() ||
         !fr_abi_has(FR_FN_MPIX_Comm_get_failed))
         return false;
     const fr_word asked[] = {comm, FR_PTR(group)};

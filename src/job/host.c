@@ -326,11 +326,16 @@ static void copy_out(struct fr_job_control_cell *cell, struct fr_job_control_mes
     memcpy(message->data, cell->message.data, message->bytes);
 }
 
-bool fr_job_host_take(struct fr_job_control_message *message)
+bool fr_job_host_any(void)
 {
     struct fr_job_control_entry *entry = entry_of(host.index);
-    if (entry == NULL || !is_there(&entry->has_queue) ||
-        !has_message(atomic_load_explicit(&taken, memory_order_relaxed)))
+    return entry != NULL && is_there(&entry->has_queue) &&
+           has_message(atomic_load_explicit(&taken, memory_order_relaxed));
+}
+
+bool fr_job_host_take(struct fr_job_control_message *message)
+{
+    if (!fr_job_host_any())
         return false;
     fr_core_lock(&take_lock);
     uint64_t number = atomic_load_explicit(&taken, memory_order_relaxed);

@@ -155,7 +155,7 @@ static bool leave(const char *record)
 
 static void put(const char *record)
 {
-    if (strcmp(fr_abi_mpi.family, "Open MPI") == 0 || is_relative())
+    if (fr_abi_is_open_mpi() || is_relative())
         return;
     proxy = find_proxy();
     if (proxy >= 0)

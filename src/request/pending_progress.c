@@ -12,8 +12,6 @@
 #include "fabrail/rndv/receive.h"
 #include "request/table.h"
 
-#include <string.h>
-
 enum {
     FREED_LIMIT_S = 10,
     MOST_EARLY = FR_RNDV_AT_ONCE, // receives that are looked at in one go
@@ -77,7 +75,7 @@ static bool is_lost(const struct fr_request_op *op, struct fr_wait *wait)
 // inactive from then on.
 static bool may_ask(const struct fr_request_op *op)
 {
-    return !op->persistent || strcmp(fr_abi_mpi.family, "Open MPI") == 0;
+    return !op->persistent || fr_abi_is_open_mpi();
 }
 
 // Whether an RTS has come whole though MPI may not be asked. MPICH copies one as a whole while a
@@ -127,8 +125,7 @@ static bool is_left_out(struct fr_request_op *op, const struct fr_request_looks 
 static bool is_under_way(struct fr_request_op *op, struct fr_request_looks *looks)
 {
     int complete = 0;
-    bool tells = may_ask(op) &&
-                 (strcmp(fr_abi_mpi.family, "Open MPI") == 0 || !fr_request_may_be_abandoned());
+    bool tells = may_ask(op) && (fr_abi_is_open_mpi() || !fr_request_may_be_abandoned());
     if (!tells) { // what has reached this process is seen from now on
         if (!looks->has_progressed)
             fr_job_progress();

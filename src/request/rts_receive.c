@@ -161,7 +161,7 @@ bool fr_request_find_cut(struct fr_request_op *op, const void *status,
     unsigned char data[FR_RNDV_RTS_BYTES];
     const struct fr_staging_view *view = fr_request_receive_view(op);
     // MPICH's count is what there was room for, or what an earlier message had.
-    bool tells = status && strcmp(fr_abi_mpi.family, "Open MPI") == 0;
+    bool tells = status && fr_abi_is_open_mpi();
     struct fr_rndv_cut cut = {.data = data,
                               .data_bytes = read_beginning(view, data),
                               .room = view ? view->out_bytes : 0,

@@ -83,12 +83,32 @@ static void end_early(struct fr_request_op *op) FR_REQUIRES(table_lock)
     op->claim.early = false;
 }
 
-static void count_active(struct fr_request_op *op, bool counts)
+// Adds to a counter, which only the holder of the lock changes.
+static void add_to(_Atomic size_t *counter, size_t more) FR_REQUIRES(table_lock)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
+                          memory_order_release);
+}
+
+static void count_active(struct fr_request_op *op, bool counts) FR_REQUIRES(table_lock)
 {
     if (op->counts != counts)
-        atomic_fetch_add_explicit(&fr_request_active_count, counts ? 1 : (size_t)-1,
-                                  memory_order_release);
+        add_to(&fr_request_active_count, counts ? 1 : (size_t)-1);
     op->counts = counts;
+}
+
+static void count_in(struct fr_request_op *op) FR_REQUIRES(table_lock)
+{
+    add_to(&fr_request_tracked_count, 1);
+    add_to(&fr_request_special_count, !op->plain);
+    count_active(op, !op->persistent || op->active);
+}
+
+static void count_out(struct fr_request_op *op) FR_REQUIRES(table_lock)
+{
+    count_active(op, false);
+    add_to(&fr_request_special_count, op->plain ? 0 : (size_t)-1);
+    add_to(&fr_request_tracked_count, (size_t)-1);
 }
 
 static bool is_claimed(const struct fr_request_op *op) FR_REQUIRES(table_lock)
@@ -121,11 +141,8 @@ void fr_request_table_remove(struct fr_request_op *op)
         if (!first || !unlink_from(&first->next, op))
             unlink_from(&overflow, op);
     }
+    count_out(op);
     fr_core_unlock(&table_lock);
-    count_active(op, false);
-    atomic_fetch_sub_explicit(&fr_request_tracked_count, 1, memory_order_release);
-    if (!op->plain)
-        atomic_fetch_sub_explicit(&fr_request_special_count, 1, memory_order_release);
     fr_request_expect(-op->expects);
     if (op->rma.fetches)
         atomic_fetch_sub_explicit(&fr_request_pending_count, 1, memory_order_release);
@@ -209,11 +226,8 @@ void fr_request_table_add(struct fr_request_op *op, fr_word request)
     if (op->claim.held)
         fr_request_claim(op);
     early_count += op->claim.early;
+    count_in(op);
     fr_core_unlock(&table_lock);
-    if (!op->plain)
-        atomic_fetch_add_explicit(&fr_request_special_count, 1, memory_order_release);
-    atomic_fetch_add_explicit(&fr_request_tracked_count, 1, memory_order_release);
-    count_active(op, !op->persistent || op->active);
     fr_request_expect(op->expects);
     if (FR_UNLIKELY(!fr_request_serial))
         (void)fr_request_attendant_wake();
@@ -221,8 +235,10 @@ void fr_request_table_add(struct fr_request_op *op, fr_word request)
 
 void fr_request_table_begin(struct fr_request_op *op)
 {
+    fr_core_lock(&table_lock);
     op->active = true;
     count_active(op, true);
+    fr_core_unlock(&table_lock);
     if (FR_UNLIKELY(!fr_request_serial))
         (void)fr_request_attendant_wake();
 }
@@ -345,9 +361,9 @@ void fr_request_table_end(struct fr_request_op *op)
 {
     fr_core_lock(&table_lock);
     op->active = false;
-    fr_core_unlock(&table_lock);
     if (op->persistent)
         count_active(op, false);
+    fr_core_unlock(&table_lock);
 }
 
 // Operations leave the table, or end, before the application's buffers may go. Those of a call of

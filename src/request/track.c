@@ -10,8 +10,6 @@
 #include "fabrail/staging/packed.h"
 #include "request/table.h"
 
-#include <string.h>
-
 static struct fr_lock freed_lock = FR_LOCK_INIT;
 static struct fr_request_op *freed FR_GUARDED_BY(freed_lock);
 static struct fr_request_op **freed_end FR_GUARDED_BY(freed_lock) = &freed;
@@ -109,11 +107,6 @@ static bool is_from_nobody(const struct fr_request_op *op)
     return peer < 0 || (int)op->args[peer] == fr_abi_mpi.PROC_NULL;
 }
 
-static bool is_open_mpi(void)
-{
-    return strcmp(fr_abi_mpi.family, "Open MPI") == 0;
-}
-
 // Whether MPI may be asked about a request. MPICH 5 frees that of a finished file operation when
 // asked for its status, and fails when the application completes it. Open MPI 4.1 never completes a
 // communicator that is begun after another one has moved on, and asking moves it. MPICH calls the
@@ -123,8 +116,9 @@ static bool may_ask(const struct fr_request_op *op)
 {
     enum fr_class class = fr_abi_rows[op->fn].class;
     if (class == FR_CLASS_RECV || op->receive.takes_rts)
-        return is_open_mpi() && is_from_nobody(op);
-    if (op->send && is_open_mpi()) // what counts is whether others have it, which is_shared tells
+        return fr_abi_is_open_mpi() && is_from_nobody(op);
+    if (op->send &&
+        fr_abi_is_open_mpi()) // what counts is whether others have it, which is_shared tells
         return false;
     return class != FR_CLASS_FILE_READ && class != FR_CLASS_FILE_WRITE &&
            class != FR_CLASS_COMM_MAKE;
@@ -148,7 +142,7 @@ static fr_word ask_for_shared(void)
 static bool is_shared(const struct fr_request_op *op, fr_word handle)
 {
     static _Atomic fr_word shared;
-    if (fr_abi_rows[op->fn].class != FR_CLASS_SEND || !is_open_mpi())
+    if (fr_abi_rows[op->fn].class != FR_CLASS_SEND || !fr_abi_is_open_mpi())
         return false;
     if (FR_UNLIKELY(atomic_load_explicit(&shared, memory_order_relaxed) == 0))
         atomic_store_explicit(&shared, ask_for_shared(), memory_order_relaxed);
@@ -210,7 +204,7 @@ int fr_request_track(struct fr_request_op *op, void *request)
         struct fr_rndv_incoming incoming;
         if (complete && has_come(op) && !op->send && !fr_request_has_rts(op, status, &incoming))
             return finish_now(op, status, false);
-        op->active = true;
+        atomic_store_explicit(&op->active, true, memory_order_release);
         if (fr_abi_rows[op->fn].class == FR_CLASS_RMA)
             fr_request_follow_window(op);
         if (complete && fr_abi_rows[op->fn].class == FR_CLASS_SEND)
@@ -267,7 +261,8 @@ static void poll_freed(size_t most_sends)
 void fr_request_poll_freed(void)
 {
     enum { MOST_SENDS = 8 };
-    poll_freed(MOST_SENDS);
+    if (FR_UNLIKELY(fr_request_any_freed()))
+        poll_freed(MOST_SENDS);
 }
 
 // Operations that are left are forgotten and their memory is kept, since MPI may still write it.

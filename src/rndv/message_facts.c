@@ -210,7 +210,8 @@ size_t fr_rndv_message_length(const struct fr_rndv_message *message, const char 
 {
     enum { TURNS = 8, MULTIPLES = FR_RNDV_RTS_LONGEST / FR_RNDV_RTS_PRIME };
     static _Atomic unsigned turns;
-    unsigned turn = message->parts ? atomic_fetch_add_explicit(&turns, 1, memory_order_relaxed) : 0;
+    unsigned turn = message->parts ? atomic_load_explicit(&turns, memory_order_relaxed) : 0;
+    atomic_store_explicit(&turns, turn + 1, memory_order_relaxed); // threads may share a turn
     for (unsigned i = 0; i < MULTIPLES; i++) {
         size_t length = length_in_turn(message, turn % TURNS + i);
         *reason = length > 0 ? "plain messages of an RTS's size may be under way the same way"

@@ -107,7 +107,8 @@ void fr_rndv_progress(const struct fr_device_range *user)
         fr_rndv_ledger_use_device(user->device);
     }
     fr_job_control_poll();
-    if (!atomic_flag_test_and_set_explicit(&reading, memory_order_acquire)) {
+    if (FR_UNLIKELY(fr_job_control_any()) &&
+        !atomic_flag_test_and_set_explicit(&reading, memory_order_acquire)) {
         while (fr_job_control_take(&message))
             handle(&message, user);
         atomic_flag_clear_explicit(&reading, memory_order_release);

@@ -26,8 +26,8 @@ static struct fr_list idle_pageable FR_GUARDED_BY(workspace_lock) = FR_LIST_INIT
 static struct {
     size_t pinned_bytes;   // lent or not
     size_t pageable_bytes; // lent or not
-    size_t lent_bytes;     // of blocks
 } usage FR_GUARDED_BY(workspace_lock);
+static _Atomic size_t lent_bytes; // of blocks; only the holder of the lock changes it
 static size_t idle_bytes FR_GUARDED_BY(workspace_lock); // of idle regions
 
 // Set when pinning has failed. Pageable regions are not tried again then.
@@ -60,7 +60,8 @@ static void lend_block(struct fr_staging_block *block) FR_REQUIRES(&workspace_lo
     fr_list_remove(&block->free_link);
     if (region->lent_count++ == 0 && !fr_list_is_empty(&region->idle_link))
         leave_idle(region);
-    usage.lent_bytes += fr_staging_class_bytes(region->class_index);
+    atomic_store_explicit(&lent_bytes, lent_bytes + fr_staging_class_bytes(region->class_index),
+                          memory_order_relaxed);
 }
 
 // Returns whether a new region for blocks of this class would be within the bound.
@@ -308,9 +309,7 @@ enum fr_status fr_staging_borrow(size_t bytes, struct fr_staging_lease *lease)
 bool fr_staging_has_room(size_t bytes)
 {
     size_t max = fr_core_settings()->staging_max_bytes;
-    fr_core_lock(&workspace_lock);
-    size_t lent = usage.lent_bytes;
-    fr_core_unlock(&workspace_lock);
+    size_t lent = atomic_load_explicit(&lent_bytes, memory_order_relaxed);
     return bytes <= max && lent <= max - bytes;
 }
 
@@ -321,7 +320,8 @@ static void return_block(struct fr_staging_block *block)
     size_t keep = fr_core_settings()->staging_keep_bytes;
 
     fr_core_lock(&workspace_lock);
-    usage.lent_bytes -= fr_staging_class_bytes(region->class_index);
+    atomic_store_explicit(&lent_bytes, lent_bytes - fr_staging_class_bytes(region->class_index),
+                          memory_order_relaxed);
     struct fr_list *list = free_list(region->class_index);
     if (region->pinned)
         fr_list_push_front(list, &block->free_link);

@@ -177,6 +177,9 @@ bool fr_job_control_send(int to, enum fr_job_control_kind kind, const void *data
 // Set by a thread that must not call MPI. It sends nothing to other hosts, which takes MPI.
 extern FR_TLS bool fr_job_control_stays_here;
 
+// Returns whether a message may have come, which fr_job_control_take then tells. Costs a load.
+bool fr_job_control_any(void);
+
 // Takes the oldest message that has come. Returns false if there is none, which costs a load, and a
 // probe where other hosts can send. A caller that acts on messages in order lets one thread at a
 // time take and act.

@@ -8,7 +8,7 @@
 struct workspace_usage workspace_usage(void)
 {
     fr_core_lock(&workspace_lock);
-    struct workspace_usage now = {usage.pinned_bytes, usage.pageable_bytes, usage.lent_bytes};
+    struct workspace_usage now = {usage.pinned_bytes, usage.pageable_bytes, lent_bytes};
     fr_core_unlock(&workspace_lock);
     return now;
 }
