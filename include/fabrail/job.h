@@ -46,12 +46,13 @@ struct fr_job_facts {
 // Tags on Fabrail's own communicator. Tags above FR_JOB_UNUSED_TAG belong to module coll, which
 // gives each of its communicators some.
 enum {
-    FR_JOB_ANSWER_TAG = 32762, // of answers to requests of the next tag
-    FR_JOB_WINDOW_TAG = 32763, // of requests to ranks of a window (module rma)
-    FR_JOB_SYNC_TAG = 32764,   // of fr_job_finalize_sync
-    FR_JOB_SELF_TAG = 32765,   // of messages that a process sends to itself
-    FR_JOB_UNUSED_TAG = 32767, // of no message, for probes that make progress; the highest tag
-                               // that every MPI has
+    FR_JOB_BLOCKED_TAG = 32761, // of questions whether a process is blocked
+    FR_JOB_ANSWER_TAG = 32762,  // of answers to requests of the next tag
+    FR_JOB_WINDOW_TAG = 32763,  // of requests to ranks of a window (module rma)
+    FR_JOB_SYNC_TAG = 32764,    // of fr_job_finalize_sync
+    FR_JOB_SELF_TAG = 32765,    // of messages that a process sends to itself
+    FR_JOB_UNUSED_TAG = 32767,  // of no message, for probes that make progress; the highest tag
+                                // that every MPI has
 };
 
 // Returns Fabrail's own communicator: all processes of MPI_COMM_WORLD in the same order, with

@@ -144,12 +144,14 @@ void fr_job_control_await_host(int64_t most_ns)
         progress(&wait);
 }
 
-// Drops all messages that come, since nobody wants them any more.
+// Drops all messages that come, since nobody wants them any more, questions included.
 static void drop_all(struct fr_wait *wait)
 {
     struct fr_job_control_message message;
     while (fr_job_control_take(&message))
         wait->yields = 0;
+    fr_job_control_block();
+    fr_job_control_unblock();
     progress(wait);
 }
 

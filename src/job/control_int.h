@@ -67,4 +67,22 @@ void fr_job_control_remote_poll(void);
 bool fr_job_control_remote_is_idle(void); // all that was sent has been taken
 void fr_job_control_remote_close(void);
 
+// Returns the source in a status of MPI's.
+static inline int fr_job_source_of(const void *status)
+{
+    return *(const int *)((const char *)status + fr_abi_mpi.status_source_offset);
+}
+
+// Whether processes of other hosts are blocked (blocked.c), opened and closed with messages by MPI.
+// Opening returns false without memory.
+bool fr_job_blocked_open(void);
+void fr_job_blocked_close(void);
+
+// Returns the number of a question in a message of kind IS_BLOCKED or GOES_ON.
+uint32_t fr_job_blocked_number(const struct fr_job_control_message *message);
+
+// Note that a process was blocked when it was asked this question, and that it goes on.
+void fr_job_blocked_note_taken(int rank, uint32_t number);
+void fr_job_blocked_note_over(int rank, uint32_t number);
+
 #endif

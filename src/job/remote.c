@@ -15,6 +15,7 @@ static const size_t head_bytes = offsetof(struct fr_job_control_message, data);
 // A message that was sent.
 struct sent {
     struct sent *next;
+    int to;
     _Alignas(8) char request[8];
     struct fr_job_control_message message;
 };
@@ -41,8 +42,9 @@ bool fr_job_control_has_remote(void)
 bool fr_job_control_remote_open(void)
 {
     comm = fr_job_comm();
-    atomic_store_explicit(&is_open, comm != fr_abi_mpi.COMM_NULL, memory_order_release);
-    return comm != fr_abi_mpi.COMM_NULL;
+    bool opens = comm != fr_abi_mpi.COMM_NULL && fr_job_blocked_open();
+    atomic_store_explicit(&is_open, opens, memory_order_release);
+    return opens;
 }
 
 static void append(struct sent *sent) FR_REQUIRES(lock)
@@ -52,14 +54,25 @@ static void append(struct sent *sent) FR_REQUIRES(lock)
     sent_end = &sent->next;
 }
 
+// A question whether the process is blocked is its data alone, with a tag of its own.
+static bool begin(struct sent *sent)
+{
+    const struct fr_job_control_message *message = &sent->message;
+    bool asks = message->kind == FR_CONTROL_IS_BLOCKED;
+    const void *bytes = asks ? (const void *)message->data : message;
+    return FR_MPI(Issend, FR_PTR(bytes), (asks ? 0 : head_bytes) + message->bytes, fr_abi_mpi.BYTE,
+                  (fr_word)sent->to, asks ? FR_JOB_BLOCKED_TAG : FR_CONTROL_TAG, comm,
+                  FR_PTR(sent->request)) == fr_abi_mpi.SUCCESS;
+}
+
 bool fr_job_control_remote_send(int to, const struct fr_job_control_message *message)
 {
     struct sent *sent = calloc(1, sizeof(*sent));
     if (!sent)
         return false;
+    sent->to = to;
     sent->message = *message;
-    if (FR_MPI(Issend, FR_PTR(&sent->message), head_bytes + message->bytes, fr_abi_mpi.BYTE,
-               (fr_word)to, FR_CONTROL_TAG, comm, FR_PTR(sent->request)) != fr_abi_mpi.SUCCESS) {
+    if (!begin(sent)) {
         free(sent);
         return false;
     }
@@ -83,6 +96,15 @@ static struct sent *take_oldest(void)
     return sent;
 }
 
+// Ends a message that has been taken, or has failed.
+static void end(struct sent *sent, bool taken)
+{
+    if (taken && sent->message.kind == FR_CONTROL_IS_BLOCKED)
+        fr_job_blocked_note_taken(sent->to, fr_job_blocked_number(&sent->message));
+    free(sent);
+    atomic_fetch_sub_explicit(&sent_count, 1, memory_order_release);
+}
+
 // Tests a few messages at a time, all in turn: there may be many that nobody takes for now.
 void fr_job_control_remote_poll(void)
 {
@@ -96,8 +118,7 @@ void fr_job_control_remote_poll(void)
             return;
         int rc = FR_MPI(Test, FR_PTR(sent->request), FR_PTR(&done), fr_abi_mpi.STATUS_IGNORE);
         if (rc != fr_abi_mpi.SUCCESS || done) {
-            free(sent);
-            atomic_fetch_sub_explicit(&sent_count, 1, memory_order_release);
+            end(sent, rc == fr_abi_mpi.SUCCESS);
             continue;
         }
         fr_core_lock(&lock);
@@ -109,11 +130,6 @@ void fr_job_control_remote_poll(void)
 bool fr_job_control_remote_is_idle(void)
 {
     return atomic_load_explicit(&sent_count, memory_order_acquire) == 0;
-}
-
-static int source_of(const void *status)
-{
-    return *(const int *)((const char *)status + fr_abi_mpi.status_source_offset);
 }
 
 // Receives a message. One of another form does not come from Fabrail and is dropped.
@@ -131,7 +147,7 @@ static bool receive(struct fr_job_control_message *into)
                fr_abi_mpi.STATUS_IGNORE) != fr_abi_mpi.SUCCESS ||
         count < (int)head_bytes || into->bytes != (size_t)count - head_bytes)
         return false;
-    into->from = source_of(status);
+    into->from = fr_job_source_of(status);
     return true;
 }
 
@@ -141,6 +157,10 @@ bool fr_job_control_remote_take(struct fr_job_control_message *message)
         atomic_flag_test_and_set_explicit(&taking, memory_order_acquire))
         return false;
     bool taken = receive(message);
+    while (taken && message->kind == FR_CONTROL_GOES_ON) {
+        fr_job_blocked_note_over(message->from, fr_job_blocked_number(message));
+        taken = receive(message);
+    }
     atomic_flag_clear_explicit(&taking, memory_order_release);
     return taken;
 }
@@ -148,4 +168,5 @@ bool fr_job_control_remote_take(struct fr_job_control_message *message)
 void fr_job_control_remote_close(void)
 {
     atomic_store_explicit(&is_open, false, memory_order_release);
+    fr_job_blocked_close();
 }

@@ -269,14 +269,18 @@ void fr_rndv_block(void)
         return;
     atomic_fetch_add_explicit(&ledger->blocked, 1, memory_order_relaxed);
     is_blocked = true;
+    fr_job_control_block();
     fr_rndv_waiting_leave_all();
 }
 
 void fr_rndv_unblock(void)
 {
     struct fr_rndv_ledger *ledger = atomic_load_explicit(&own, memory_order_acquire);
-    if (ledger != NULL && is_blocked)
+    if (!is_blocked)
+        return;
+    if (ledger != NULL)
         atomic_fetch_sub_explicit(&ledger->blocked, 1, memory_order_relaxed);
+    fr_job_control_unblock();
     is_blocked = false;
 }
 

@@ -188,8 +188,8 @@ bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device)
     if (send->stays_since_ns == 0)
         send->stays_since_ns = now;
     unsigned times = atomic_load_explicit(&receivers[place].times, memory_order_relaxed);
-    bool blocked = fr_rndv_ledger_await(send->address.to, now) || // those elsewhere do not tell
-                   (send->remote && send->waits && times > 0);
+    bool blocked =
+        fr_rndv_ledger_await(send->address.to, now) || fr_job_control_is_blocked(send->address.to);
     int64_t since = later(send->stays_since_ns, atomic_load_explicit(&receivers[place].exceeded_ns,
                                                                      memory_order_relaxed));
     since = later(since, send->working_ns);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Control messages between processes of different hosts and of one, by the MPI of the process:
-// order, every size, messages that nobody takes, and an end that waits for those who are late. The
-// hosts are told to the module; which ranks share one is an argument, a letter a rank ("aab").
+// order, every size, messages that nobody takes, whether a process is blocked, and an end that
+// waits for those who are late. The hosts are told to the module; which ranks share one is an
+// argument, a letter a rank ("aab").
 #include "config.h"
 
 #include "fabrail/job.h"
@@ -131,6 +132,41 @@ static void stay_here(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+// Asks whether a rank is blocked until the answer is `wanted`.
+static void ask_until(int whom, bool wanted)
+{
+    struct fr_job_control_message message;
+    while (fr_job_control_is_blocked(whom) != wanted) {
+        fr_job_control_poll();
+        CHECK(!fr_job_control_take(&message), "%d gets a message", rank);
+        fr_job_progress();
+        sched_yield();
+    }
+}
+
+// The last rank is blocked, which ranks of other hosts find out, and goes on. Then it is asked once
+// more, which it does not answer.
+static void be_blocked(bool remote)
+{
+    const int whom = size - 1;
+    bool asks = remote && takes_part(rank) && takes_part(whom) && !is_here(whom);
+    for (int look = 0; look < 1000; look++) {
+        fr_job_control_poll();
+        CHECK(!fr_job_control_is_blocked(whom), "%d is not blocked yet", whom);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == whom)
+        fr_job_control_block();
+    if (asks)
+        ask_until(whom, true);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == whom)
+        fr_job_control_unblock();
+    if (asks)
+        ask_until(whom, false);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 static unsigned looks;
 
 static bool is_busy(void)
@@ -164,6 +200,7 @@ int main(int argc, char **argv)
         exchange(reached);
         MPI_Barrier(MPI_COMM_WORLD);
         stay_here();
+        be_blocked(remote);
         unsigned char data[FR_CONTROL_BYTES] = {0};
         for (int to = 0; to < size; to++) // nobody takes these
             CHECK(fr_job_control_send(to, FR_CONTROL_ATS, data, 100) == fr_job_control_reaches(to));

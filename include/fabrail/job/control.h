@@ -159,6 +159,9 @@ enum fr_job_control_kind {
     // start.
     FR_CONTROL_ASK,   // the sender would like to hear when the receiver takes them
     FR_CONTROL_TAKES, // the sender takes them from now on
+    // Module job sends these to other hosts.
+    FR_CONTROL_IS_BLOCKED, // a question that MPI takes while the receiver is blocked
+    FR_CONTROL_GOES_ON,    // the sender, which was blocked when it was asked, no longer is
 };
 
 struct fr_job_control_message {
@@ -187,6 +190,16 @@ bool fr_job_control_take(struct fr_job_control_message *message);
 
 // Completes messages that were sent by MPI. Costs a load if there is none.
 void fr_job_control_poll(void);
+
+// Notes that this thread goes into a call of MPI in which it takes no messages, and that it is
+// back. Processes of other hosts can find out meanwhile. Going back does nothing in a thread that
+// has not gone.
+void fr_job_control_block(void);
+void fr_job_control_unblock(void);
+
+// Returns whether a process of another host is known to be blocked now. Asks it, so that a later
+// call knows. Returns false for processes of this host.
+bool fr_job_control_is_blocked(int rank);
 
 // The tag of control messages on Fabrail's own communicator.
 enum { FR_CONTROL_TAG = 32766 };
