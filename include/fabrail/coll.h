@@ -157,11 +157,19 @@ struct fr_coll_team *fr_coll_team_find(fr_word comm);
 // come in the same order everywhere. The exchanges may then be started in any order, however late.
 int fr_coll_team_take_tags(struct fr_coll_team *team, int count);
 
-// Makes a team of the same ranks with a segment of its own, for one persistent operation that the
-// MPI function `call` makes. Its tasks take no turns with those of `team`. All ranks call it in the
-// same call of a team of one host, and wait for each other. Returns NULL on all ranks where some
-// rank cannot have it. Freed by fr_coll_team_clone_free, before `team` goes.
-struct fr_coll_team *fr_coll_team_clone(struct fr_coll_team *team, const char *call);
+// Returns a team for one persistent operation of `team`, or NULL without memory. It has no segment
+// yet. Freed by fr_coll_team_clone_free, before `team` goes.
+struct fr_coll_team *fr_coll_team_clone_new(const struct fr_coll_team *team);
+
+// Opens the segment of a clone, with all ranks, in the call that makes the operation. `clone` is
+// NULL on a rank that lacks memory for the operation. Returns false on all ranks alike where some
+// rank cannot have it.
+bool fr_coll_team_clone_open(struct fr_coll_team *team, struct fr_coll_team *clone,
+                             const char *call);
+
+// Returns whether all ranks can make a persistent operation, alike on all of them. `own` says
+// whether this one can. Waits for all ranks, which come in the same call.
+bool fr_coll_team_all_can(struct fr_coll_team *team, const char *call, bool own);
 void fr_coll_team_clone_free(struct fr_coll_team *clone);
 
 // Returns a meeting of the team's ranks. `call` tells meetings apart, `number` is this call's among

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define STANDING (UINT64_C(1) << 61) // calls of meetings about persistent operations begin here
+
 // Waits for this rank's turn among the operations of its team, which then is in this thread's hand.
 static enum fr_status take_turn(struct fr_coll_team *team)
 {
@@ -90,26 +92,50 @@ static enum fr_status open_segment(struct fr_coll_team *team, struct fr_coll_tea
     return status;
 }
 
-struct fr_coll_team *fr_coll_team_clone(struct fr_coll_team *team, const char *call)
+struct fr_coll_team *fr_coll_team_clone_new(const struct fr_coll_team *team)
 {
     struct fr_coll_team *clone = calloc(1, sizeof(*clone));
-    if (clone) {
-        clone->rank = team->rank;
-        clone->size = team->size;
-        clone->name = team->name;
-        clone->world = team->world;
-        clone->processes = team->processes;
-        clone->opened = true;
-        clone->never_quits = true;
-    }
+    if (!clone)
+        return NULL;
+    clone->rank = team->rank;
+    clone->size = team->size;
+    clone->name = team->name;
+    clone->world = team->world;
+    clone->processes = team->processes;
+    clone->opened = true;
+    clone->never_quits = true;
+    return clone;
+}
+
+bool fr_coll_team_clone_open(struct fr_coll_team *team, struct fr_coll_team *clone,
+                             const char *call)
+{
     enum fr_status status = take_turn(team);
     if (status == FR_OK)
         status = open_segment(team, clone, call);
     end_turn(team);
+    return status == FR_OK;
+}
+
+static uint64_t pass_words(uint64_t words, void *cookie)
+{
+    (void)cookie;
+    return words;
+}
+
+bool fr_coll_team_all_can(struct fr_coll_team *team, const char *call, bool own)
+{
+    if (!team->place) {
+        uint64_t lacks = 1;
+        const struct fr_coll_meeting meeting =
+            fr_coll_team_meeting(team, STANDING + team->clones++, UINT64_MAX);
+        return fr_coll_meet(&meeting, !own, pass_words, NULL, &lacks) && !lacks;
+    }
+    enum fr_status status = take_turn(team);
     if (status == FR_OK)
-        return clone;
-    fr_coll_team_clone_free(clone);
-    return NULL;
+        status = tell_all(team, call, own ? FR_OK : FR_ERR_NO_MEMORY);
+    end_turn(team);
+    return status == FR_OK;
 }
 
 void fr_coll_team_clone_free(struct fr_coll_team *clone)

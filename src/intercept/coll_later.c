@@ -159,6 +159,23 @@ static struct fr_intercept_later *make(struct fr_request_op *op, struct fr_coll_
     return later;
 }
 
+// Gives a persistent operation a team of its own, on all ranks or on none. `status` says whether
+// this rank has made it so far: one that lacks memory tells the others.
+static bool attach_own_team(struct fr_request_op *op, struct fr_coll_team *team,
+                            struct fr_intercept_later *later, enum fr_status status)
+{
+    struct fr_coll_team *clone = status == FR_OK ? fr_coll_team_clone_new(team) : NULL;
+    bool made = false;
+    if (clone) {
+        later->team = clone;
+        made = attach(later) == FR_OK;
+    }
+    bool all = fr_coll_team_clone_open(team, made ? clone : NULL, fr_abi_rows[op->fn].name);
+    if (!op->schedule) // which owns it otherwise
+        fr_coll_team_clone_free(clone);
+    return all;
+}
+
 bool fr_intercept_later_begin(struct fr_request_op *op, struct fr_coll_team *team,
                               const struct fr_intercept_later_kind *kind, size_t bytes, int *result)
 {
@@ -168,19 +185,14 @@ bool fr_intercept_later_begin(struct fr_request_op *op, struct fr_coll_team *tea
         later = make(op, team, kind, bytes, &status);
     bool begins = status == FR_OK || status == FR_ERR_NO_MEMORY; // then the others begin a task
     if (begins && op->persistent)
-        team = fr_coll_team_clone(team, fr_abi_rows[op->fn].name);
-    if (!begins || !team) {
+        begins = attach_own_team(op, team, later, status);
+    else if (status == FR_OK)
+        status = attach(later);
+    if (!op->schedule)
         free(later);
+    if (!begins) {
         fr_request_op_free(op);
         return false;
-    }
-    if (status == FR_OK) {
-        later->team = team;
-        status = attach(later);
-    }
-    if (status != FR_OK && !op->schedule) {
-        fr_coll_team_clone_free(op->persistent ? team : NULL);
-        free(later);
     }
     *result = open_schedule(op, op->persistent ? NULL : team, status);
     return true;

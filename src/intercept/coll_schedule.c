@@ -529,14 +529,29 @@ static bool begin_task(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_col
     if (!team || !(reduces ? fr_intercept_reduction_pays(fn, args, team)
                            : fr_intercept_exchange_pays(fn, args, team)))
         return false;
+    bool persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
     struct fr_request_op *op = make(fn, args, comm);
     if (op)
         return reduces ? fr_intercept_reduce_later(op, team, result)
                        : fr_intercept_exchange_later(op, team, result);
-    if (!(fr_abi_rows[fn].flags & FR_ROW_PERSISTENT) && fr_coll_team_takes_later(team))
+    bool begins = fr_coll_team_takes_later(team);
+    if (persistent) {
+        (void)(begins && fr_coll_team_clone_open(team, NULL, fr_abi_rows[fn].name));
+        return false;
+    }
+    if (begins)
         fr_intercept_later_fail(fn, args, team);
     *result = refuse(NULL, comm, FR_ERR_NO_MEMORY);
     return true;
+}
+
+// Leaves a collective to the real MPI, with staged buffers if need be.
+static int leave(enum fr_fn fn, fr_word *args)
+{
+    int result;
+    bool served =
+        !fr_intercept_are_host_buffers(fn, args) && fr_intercept_call_buffers(fn, args, &result);
+    return served ? result : fr_abi_call(fn, args);
 }
 
 static int begin(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team *team)
@@ -545,13 +560,16 @@ static int begin(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team
     if (begin_task(fn, args, comm, team, &result))
         return result;
     int tag = choose_tag(fn, args, comm, team);
-    if (tag < 0) {
-        bool served = !fr_intercept_are_host_buffers(fn, args) &&
-                      fr_intercept_call_buffers(fn, args, &result);
-        return served ? result : fr_abi_call(fn, args);
-    }
+    if (tag < 0)
+        return leave(fn, args);
     struct fr_request_op *op = make(fn, args, comm);
     enum fr_status status = op ? prepare(op, team, tag) : FR_ERR_NO_MEMORY;
+    const char *call = fr_abi_rows[fn].name;
+    if (fr_abi_rows[fn].flags & FR_ROW_PERSISTENT &&
+        !fr_coll_team_all_can(team, call, status == FR_OK)) {
+        fr_request_op_free(op);
+        return leave(fn, args);
+    }
     if (status != FR_OK)
         return refuse(op, comm, status);
     result = fr_request_schedule_open(op, (void *)args[fr_abi_rows[fn].request]);

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Persistent collectives that one rank has no memory to make: in turn each allocation of Fabrail's
+// fails in a call that makes one. All ranks are served all the same, some other way. No rank waits
+// at a start for one that has no request.
+#define _GNU_SOURCE // dl_iterate_phdr
+#include "../programs/harness.h"
+#include "../programs/memory.h"
+
+#include <link.h>
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef HAVE_PERSISTENT_COLLECTIVES
+
+enum { FEW = 1024, MANY = 65536, MOST_ALLOCATIONS = 60 };
+
+static int rank, size;
+static uintptr_t library, library_end; // where libfabrail is
+static unsigned allocations;           // of libfabrail's, since it was set to 0
+static unsigned failing;               // number of the one that fails; 0: none
+
+// ---- allocation
+
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *old, size_t bytes);
+
+static bool fails(const void *caller)
+{
+    return (uintptr_t)caller - library < library_end - library && ++allocations == failing;
+}
+
+void *malloc(size_t bytes)
+{
+    return fails(__builtin_return_address(0)) ? NULL : __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    return fails(__builtin_return_address(0)) ? NULL : __libc_calloc(count, bytes);
+}
+
+void *realloc(void *old, size_t bytes)
+{
+    return fails(__builtin_return_address(0)) ? NULL : __libc_realloc(old, bytes);
+}
+
+static int find_library(struct dl_phdr_info *object, size_t bytes, void *unused)
+{
+    (void)bytes;
+    (void)unused;
+    if (!strstr(object->dlpi_name, "libfabrail"))
+        return 0;
+    library = object->dlpi_addr;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        uintptr_t end = library + object->dlpi_phdr[i].p_vaddr + object->dlpi_phdr[i].p_memsz;
+        if (object->dlpi_phdr[i].p_type == PT_LOAD && end > library_end)
+            library_end = end;
+    }
+    return 1;
+}
+
+// ---- collectives
+
+static struct memory sent, received;
+static MPI_Comm ring;
+
+typedef int making(int count, MPI_Request *request);
+
+static int make_reduction(int count, MPI_Request *request)
+{
+    return MPI_Allreduce_init(sent.address, received.address, count, MPI_INT, MPI_SUM,
+                              MPI_COMM_WORLD, MPI_INFO_NULL, request);
+}
+
+static int make_exchange(int count, MPI_Request *request)
+{
+    return MPI_Alltoall_init(sent.address, count / size, MPI_INT, received.address, count / size,
+                             MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, request);
+}
+
+static int make_neighbours(int count, MPI_Request *request)
+{
+    return MPI_Neighbor_allgather_init(sent.address, count, MPI_INT, received.address, count,
+                                       MPI_INT, ring, MPI_INFO_NULL, request);
+}
+
+static int value_of(making *make, int from, int at)
+{
+    int sum = 0;
+    for (int i = 0; i < size; i++)
+        sum += i * MANY + at;
+    return make == make_reduction ? sum : from * MANY + at;
+}
+
+static bool is_right(making *make, int count, const int *got)
+{
+    int left = (rank + size - 1) % size, part = count / size;
+    for (int i = 0; i < count; i++) {
+        int from = make == make_exchange ? i / part : left;
+        int at = make == make_exchange ? rank * part + i % part : i;
+        if (make == make_exchange && i >= part * size)
+            break;
+        if (got[i] != value_of(make, from, at))
+            return false;
+    }
+    return true;
+}
+
+static bool start(making *make, int count, MPI_Request *request)
+{
+    static int host[MANY];
+    memset(host, -1, sizeof(host));
+    memory_write(&received, 0, host, (size_t)count * sizeof(int));
+    MPI_Start(request);
+    MPI_Wait(request, MPI_STATUS_IGNORE);
+    memory_read(&received, 0, host, (size_t)count * sizeof(int));
+    return is_right(make, count, host);
+}
+
+// Makes an operation whose allocation of this number fails on rank 1, and starts it twice. Returns
+// how many allocations that took.
+static unsigned try(making *make, const char *name, int count, unsigned number)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    failing = rank == 1 ? number : 0;
+    allocations = 0;
+    int made = make(count, &request);
+    failing = 0;
+    unsigned used = allocations;
+    bool right = made == MPI_SUCCESS;
+    MPI_Allreduce(MPI_IN_PLACE, &right, 1, MPI_C_BOOL, MPI_LAND, MPI_COMM_WORLD);
+    right = right && start(make, count, &request) && start(make, count, &request);
+    if (!right) {
+        fprintf(stderr, "rank %d: %s of %d with allocation %u failing: %d\n", rank, name, count,
+                number, made);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    MPI_Request_free(&request);
+    MPI_Bcast(&used, 1, MPI_UNSIGNED, 1, MPI_COMM_WORLD);
+    return used;
+}
+
+static void run(making *make, const char *name, int count)
+{
+    unsigned number = 0;
+    while (number < MOST_ALLOCATIONS && try(make, name, count, number) >= number)
+        number++;
+    if (rank == 0)
+        printf("%s of %d: %u allocations\n", name, count, number ? number - 1 : 0);
+}
+
+int main(int argc, char **argv)
+{
+    static int host[MANY];
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    int left = (rank + size - 1) % size, right = (rank + 1) % size;
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &left, MPI_UNWEIGHTED, 1, &right,
+                                   MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &ring);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(ring, MPI_ERRORS_RETURN);
+    memory_start(rank);
+    sent = memory_new(MEMORY_DEVICE, sizeof(host));
+    received = memory_new(MEMORY_DEVICE, sizeof(host));
+    for (int i = 0; i < MANY; i++)
+        host[i] = rank * MANY + i;
+    memory_write(&sent, 0, host, sizeof(host));
+    dl_iterate_phdr(find_library, NULL);
+    run(make_reduction, "MPI_Allreduce_init", MANY);
+    run(make_exchange, "MPI_Alltoall_init", MANY);
+    run(make_exchange, "MPI_Alltoall_init", FEW);
+    run(make_neighbours, "MPI_Neighbor_allgather_init", MANY);
+    memory_free(&sent);
+    memory_free(&received);
+    MPI_Comm_free(&ring);
+    MPI_Finalize();
+    return 0;
+}
+
+#else
+
+int main(void)
+{
+    printf("this MPI has no persistent collectives that work\n");
+    return 77;
+}
+
+#endif
