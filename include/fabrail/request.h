@@ -59,10 +59,11 @@ void fr_request_wait_over(struct fr_request_op *op);
 // request is gone, since a call that completes it still has the schedule in hand.
 bool fr_request_needs_comm(fr_word comm);
 
-// Says that the application has freed a communicator, whose handle may come back as another one's.
-// Errors of operations that are under way on it go to no error handler if it had MPI_ERRORS_RETURN
-// (`returns`), else to that of errors without an object.
-void fr_request_comm_freed(fr_word comm, bool returns);
+// Changes who hears of errors of operations that are under way on a communicator, from `before` to
+// `after` (object_kind of op.h). With `before` 0 those change that have another than 'c'. Called
+// before a communicator is freed, since its handle may come back as another one's; and once more
+// if MPI has not freed it.
+void fr_request_comm_change(fr_word comm, char before, char after);
 
 // Returns the MPI error code for one of Fabrail's statuses.
 int fr_request_error_code(enum fr_status status);

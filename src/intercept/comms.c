@@ -149,12 +149,13 @@ static bool free_with_messages(fr_word comm, fr_word *args, int *result)
                  !fr_request_any_unmarked && !under_way;
     if (comm == fr_abi_mpi.COMM_NULL || (!drops && !under_way))
         return false;
-    bool returns = under_way && has_errors_return(comm);
+    if (under_way) // before MPI has another use for the handle
+        fr_request_comm_change(comm, 'c', has_errors_return(comm) ? 'r' : 0);
     *result = FR_MPI(Comm_free, args[0]);
     if (*result == fr_abi_mpi.SUCCESS && drops)
         fr_rndv_incoming_drop(name);
-    if (*result == fr_abi_mpi.SUCCESS && under_way)
-        fr_request_comm_freed(comm, returns);
+    if (*result != fr_abi_mpi.SUCCESS && under_way)
+        fr_request_comm_change(comm, 0, 'c');
     return true;
 }
 

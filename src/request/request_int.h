@@ -63,13 +63,16 @@ size_t fr_request_take_freed(struct fr_rndv_incoming *incoming, size_t max);
 // Returns whether such an operation of this communicator is under way.
 bool fr_request_advances_on(fr_word comm);
 
-// Says to operations whose request was freed what fr_request_comm_freed says.
-void fr_request_freed_comm_freed(fr_word comm, bool returns);
+// Does for operations whose request was freed what fr_request_comm_change does.
+void fr_request_freed_comm_change(fr_word comm, char before, char after);
 
-static inline void fr_request_op_comm_freed(struct fr_request_op *op, fr_word comm, bool returns)
+static inline void fr_request_op_comm_change(struct fr_request_op *op, fr_word comm, char before,
+                                             char after)
 {
-    if (op->object_kind == 'c' && op->object == comm && !op->schedule)
-        op->object_kind = returns ? 'r' : 0;
+    bool changes =
+        before == 'c' ? op->object_kind == 'c' : op->object_kind == 0 || op->object_kind == 'r';
+    if (changes && op->object == comm && !op->schedule)
+        op->object_kind = after;
 }
 
 // Returns whether an operation is over but for MPI's own part, and makes progress. `copies` counts

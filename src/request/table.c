@@ -420,15 +420,15 @@ bool fr_request_needs_comm(fr_word comm)
     return needed || fr_request_advances_on(comm);
 }
 
-void fr_request_comm_freed(fr_word comm, bool returns)
+void fr_request_comm_change(fr_word comm, char before, char after)
 {
     fr_request_posted_promote_on(comm);
     fr_core_lock(&table_lock);
     struct walk walk;
     for (struct fr_request_op *op = walk_first(&walk); op; op = walk_next(&walk))
-        fr_request_op_comm_freed(op, comm, returns);
+        fr_request_op_comm_change(op, comm, before, after);
     fr_core_unlock(&table_lock);
-    fr_request_freed_comm_freed(comm, returns);
+    fr_request_freed_comm_change(comm, before, after);
 }
 
 void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count)

@@ -328,11 +328,11 @@ size_t fr_request_take_freed(struct fr_rndv_incoming *incoming, size_t max)
     return count;
 }
 
-void fr_request_freed_comm_freed(fr_word comm, bool returns)
+void fr_request_freed_comm_change(fr_word comm, char before, char after)
 {
     fr_core_lock(&freed_lock);
     for (struct fr_request_op *op = freed; op; op = op->next)
-        fr_request_op_comm_freed(op, comm, returns);
+        fr_request_op_comm_change(op, comm, before, after);
     fr_core_unlock(&freed_lock);
 }
 

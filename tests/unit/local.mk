@@ -48,6 +48,10 @@ tests_unit_request_table_LDFLAGS = -Wl,--wrap=fr_rndv_incoming_any,--wrap=fr_rnd
     -Wl,--wrap=fr_rndv_incoming_take,--wrap=fr_rndv_incoming_take_known \
     -Wl,--wrap=fr_abi_call
 
+# With what the handlers of module intercept need.
+tests_unit_request_table_CPPFLAGS = $(AM_CPPFLAGS)
+tests_unit_request_table_SOURCES = tests/unit/request_table.c src/abi/stubs.S
+
 # With a file of a module that answers questions of tests.
 tests_unit_job_host_SOURCES = tests/unit/job_host.c tests/unit/inside/half_sent.c
 unit_workspace_usage = tests/unit/inside/workspace_usage.c

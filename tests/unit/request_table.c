@@ -4,6 +4,7 @@
 // Messages are numbers, and there is no MPI. The linker has the library's calls come here.
 #include "config.h"
 
+#include "intercept/intercept_int.h"
 #include "request/table.h"
 
 #include "check.h"
@@ -147,9 +148,31 @@ static bool is_staged;
 static atomic_bool in_hand, let_go;
 static FR_TLS bool is_other;
 
+enum { COMM = 7, RETURNS = 50, REFUSES = 1 }; // handles, and a code
+
+static struct fr_request_op on_old = {.object_kind = 'c', .object = COMM, .active = true};
+static struct fr_request_op on_new = {.object_kind = 'c', .object = COMM, .active = true};
+static bool is_refused;
+
+// Frees a communicator. Another thread gets the handle for a new one before the call returns.
+static int free_comm(void)
+{
+    CHECK(on_old.object_kind == 'r', "marked before MPI frees the communicator");
+    if (is_refused)
+        return REFUSES;
+    fr_request_table_add(&on_new, 2);
+    return 0;
+}
+
 // Another thread probes meanwhile. Memory of the application's may be gone by then.
 int __wrap_fr_abi_call(enum fr_fn fn, const fr_word *args)
 {
+    if (fn == FR_FN_MPI_Comm_get_errhandler)
+        fr_abi_handle_store((void *)args[1], 0, RETURNS);
+    if (fn == FR_FN_MPI_Comm_get_errhandler || fn == FR_FN_MPI_Errhandler_free)
+        return 0;
+    if (fn == FR_FN_MPI_Comm_free)
+        return free_comm();
     CHECK(fn == FR_FN_MPI_Test || fn == FR_FN_MPI_Request_get_status, "%s", fr_abi_rows[fn].name);
     *(int *)args[1] = 0;
     tests++;
@@ -246,13 +269,31 @@ static void test_many_received(void)
 // One that is over keeps its communicator until a call has completed it.
 static void test_schedule(void)
 {
-    enum { COMM = 7 };
     struct fr_request_schedule schedule = {.complete = true};
     struct fr_request_op op = {.schedule = &schedule, .object = COMM, .active = true};
     fr_request_table_add(&op, 1);
     CHECK(fr_request_needs_comm(COMM) && !fr_request_needs_comm(COMM + 1));
     fr_request_table_remove(&op);
     CHECK(!fr_request_needs_comm(COMM));
+}
+
+// Errors of what is under way on a communicator that is freed are returned, as it had them. They go
+// on to be raised where MPI refuses to free it.
+static void test_comm_freed(void)
+{
+    fr_word comm = COMM;
+    fr_word args[] = {FR_PTR(&comm)};
+    int result = 0;
+    fr_abi_mpi.ERRORS_RETURN = RETURNS;
+    fr_request_table_add(&on_old, 1);
+    is_refused = true;
+    CHECK(fr_intercept_call_comm_free(FR_FN_MPI_Comm_free, args, &result) && result == REFUSES);
+    CHECK(on_old.object_kind == 'c');
+    is_refused = false;
+    CHECK(fr_intercept_call_comm_free(FR_FN_MPI_Comm_free, args, &result) && result == 0);
+    CHECK(on_old.object_kind == 'r' && on_new.object_kind == 'c');
+    fr_request_table_remove(&on_old);
+    fr_request_table_remove(&on_new);
 }
 
 int main(void)
@@ -266,6 +307,7 @@ int main(void)
     test_many_freed();
     test_many();
     test_schedule();
+    test_comm_freed();
     test_many_received();
     return check_result();
 }
