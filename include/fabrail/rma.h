@@ -111,13 +111,25 @@ void fr_rma_window_free(struct fr_rma_window *window);
 // window is bound.
 bool fr_rma_window_has_messages(const struct fr_rma_window *window);
 
-// Number of such windows of a program with one thread in MPI. Others have a thread of Fabrail's.
-extern _Atomic unsigned fr_rma_unattended_count;
+// Who acts on messages about a window, besides Fabrail's own waits.
+enum fr_rma_server {
+    FR_RMA_BY_THREAD, // the attendant, under MPI_THREAD_MULTIPLE
+    FR_RMA_BY_HOOK,   // each call of MPI that waits, since the MPI library calls Fabrail meanwhile
+    FR_RMA_BY_CALLS,  // calls that Fabrail makes rows of tests
+};
+enum fr_rma_server fr_rma_window_server(const struct fr_rma_window *window);
+
+// Number of windows whose ranks send each other messages, and of those FR_RMA_BY_CALLS.
+extern _Atomic unsigned fr_rma_far_count, fr_rma_by_calls_count;
+static inline bool fr_rma_far_any(void)
+{
+    return atomic_load_explicit(&fr_rma_far_count, memory_order_relaxed) != 0;
+}
 
 // Returns whether calls of MPI that wait have to make progress for a window.
 static inline bool fr_rma_needs_calls(void)
 {
-    return atomic_load_explicit(&fr_rma_unattended_count, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&fr_rma_by_calls_count, memory_order_relaxed) != 0;
 }
 
 // Acts on messages of other ranks. Called wherever this process makes progress.

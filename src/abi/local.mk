@@ -4,6 +4,7 @@ libmodules_la_SOURCES += \
 	include/fabrail/abi/classes.def \
 	include/fabrail/abi/constants.def \
 	include/fabrail/abi/functions.def \
+	src/abi/hook.c \
 	src/abi/load.c \
 	include/fabrail/abi/passes.def \
 	src/abi/mpi5.def \

@@ -172,7 +172,7 @@ static void look_after_others(const struct fr_intercept_entry *entry)
     static FR_TLS unsigned calls;
     if (!entry->polls || ++calls % CALLS_A_LOOK != 0)
         return;
-    if (fr_rndv_any_waiting() || fr_rma_needs_calls())
+    if (fr_rndv_any_waiting() || fr_rma_far_any())
         fr_rndv_progress(NULL);
     if (fr_rndv_is_awaited())
         (void)fr_request_receive_early();
@@ -224,10 +224,10 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     fr_intercept_handler_frame = frame;
     fr_device_begin_call();
     fr_report_call_begin(fn, caller_of(registers, stack), args);
-    if (FR_UNLIKELY(awaited)) {
+    if (FR_UNLIKELY(awaited || fr_rma_far_any()))
         look_after_others(entry);
+    if (FR_UNLIKELY(awaited))
         fr_request_advance_all();
-    }
     // A window that needs calls has them awaited as well.
     if (entry->may_block && !outer && works && fr_rma_needs_calls())
         fr_intercept_gate(fn, args);
@@ -322,6 +322,26 @@ bool fr_intercept_attend(void)
         fr_rma_progress();
     fr_intercept_exit_late();
     return taken != fr_rma_messages_taken();
+}
+
+// The call may be one that went straight to MPI, or one that Fabrail makes itself. Each look makes
+// MPI poll in turn, so there are few while nothing comes.
+bool fr_intercept_serve_within(void)
+{
+    enum { POLLS_A_LOOK = 8 };
+    static unsigned polls; // of the one thread in MPI
+    static bool moved;
+    const uintptr_t outer = fr_intercept_handler_frame;
+    const uint64_t taken = fr_rma_messages_taken();
+    if (!moved && ++polls % POLLS_A_LOOK != 0)
+        return false;
+    if (outer == 0)
+        fr_intercept_handler_frame = (uintptr_t)__builtin_frame_address(0);
+    fr_device_begin_call();
+    fr_rma_progress();
+    fr_intercept_handler_frame = outer;
+    moved = taken != fr_rma_messages_taken();
+    return moved;
 }
 
 // Runs errands, but not from within the MPI library, which may be in the middle of something.

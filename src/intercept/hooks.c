@@ -134,6 +134,7 @@ bool fr_intercept_call_finalize(enum fr_fn fn, fr_word *args, int *result)
         fr_job_note(); // MPI was started in a way that no stub saw
     fr_core_log_set_rank(fr_job_rank());
     fr_request_attendant_stop();
+    fr_abi_unhook_all();
     fr_intercept_messages_sync();
     fr_coll_queue_stop();
     fr_request_end_freed();

@@ -114,4 +114,7 @@ void fr_intercept_exit_late(void);
 // The look of the attendant (fr_request_attendant_allow).
 bool fr_intercept_attend(void);
 
+// Acts on messages about windows, within a call of MPI that waits (fr_abi_hook).
+bool fr_intercept_serve_within(void);
+
 #endif

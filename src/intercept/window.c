@@ -49,21 +49,37 @@ static enum fr_status with_group(struct fr_rma_window *window, fr_word win, fr_w
     return status;
 }
 
-// Has messages of a window's ranks acted on: in each call of MPI that waits, or by the attendant.
-static void expect_messages(void)
+// Has messages of a window's ranks acted on.
+static void expect_messages(const struct fr_rma_window *window)
 {
-    if (fr_rma_needs_calls())
+    switch (fr_rma_window_server(window)) {
+    case FR_RMA_BY_THREAD:
+        if (!fr_request_attendant_keep(fr_intercept_attend))
+            fr_error("no thread could be started for the messages of a window");
+        break;
+    case FR_RMA_BY_HOOK:
+        if (!fr_abi_hook(fr_intercept_serve_within))
+            fr_error("MPI lets no function act on messages of a window");
+        break;
+    default:
         fr_request_expect(1);
-    else if (!fr_request_attendant_keep(fr_intercept_attend))
-        fr_error("no thread could be started for the messages of a window");
+        break;
+    }
 }
 
-static void expect_no_more(bool by_calls)
+static void expect_no_more(enum fr_rma_server server)
 {
-    if (by_calls)
-        fr_request_expect(-1);
-    else
+    switch (server) {
+    case FR_RMA_BY_THREAD:
         fr_request_attendant_let_go();
+        break;
+    case FR_RMA_BY_HOOK:
+        fr_abi_unhook();
+        break;
+    default:
+        fr_request_expect(-1);
+        break;
+    }
 }
 
 // Ends a window. Its memory is the program's again when all ranks have come here.
@@ -76,12 +92,12 @@ static int free_window(struct fr_rma_window *window, const fr_word *args)
         return fr_intercept_window_result(win, FR_FN_MPI_Win_free, status);
     // The error handler goes with the real window, and all others are freeing theirs.
     int raised = fr_intercept_window_result(win, FR_FN_MPI_Win_free, flushed);
-    bool has_messages = fr_rma_window_has_messages(window), by_calls = fr_rma_needs_calls();
+    bool has_messages = fr_rma_window_has_messages(window);
     fr_rma_window_unbind(window);
     int rc = fr_abi_call(FR_FN_MPI_Win_free, args);
     if (rc == fr_abi_mpi.SUCCESS) {
         if (has_messages)
-            expect_no_more(by_calls);
+            expect_no_more(fr_rma_window_server(window));
         fr_rma_window_free(window);
     } else {
         fr_rma_window_bind(window, win);
@@ -294,7 +310,7 @@ static int make_real(struct fr_rma_window *window, fr_word info, fr_word comm, f
     if (rc == fr_abi_mpi.SUCCESS) {
         fr_rma_window_bind(window, fr_abi_handle_load((const void *)made, 0));
         if (fr_rma_window_has_messages(window))
-            expect_messages();
+            expect_messages(window);
     } else {
         fr_rma_window_free(window);
     }

@@ -16,7 +16,7 @@ struct fr_rma_advert {
     uint8_t on_device;           // the memory is a device's
     uint8_t needs_messages;      // it does not reach all others
     uint8_t is_shared;           // a slice of rank 0's memory
-    uint8_t has_threads;         // the program may call MPI from several
+    uint8_t by_calls;            // only some calls of MPI act on messages
     struct fr_job_secret secret; // of the words; that of the first rank of a host counts there
     struct fr_ipc_handle handle; // without bytes: others cannot map the memory
 };

@@ -88,7 +88,7 @@ struct fr_rma_window {
     // For a window whose ranks send each other messages.
     bool is_far;
     bool spans_hosts;
-    bool has_threads; // the program may call MPI from several
+    enum fr_rma_server server;
     struct fr_rma_window *next_far;
     _Atomic unsigned pending;        // of all parts
     struct fr_rma_request *requests; // that have no answer yet; these three by the lock of far.c
@@ -97,13 +97,6 @@ struct fr_rma_window {
     struct fr_rma_message *waiters;  // for this rank's lock; the thread that makes progress
     struct fr_rma_meeting *meetings; // by the lock of meet.c
 };
-
-// Number of windows whose ranks send each other messages.
-extern _Atomic unsigned fr_rma_far_count;
-static inline bool fr_rma_far_any(void)
-{
-    return atomic_load_explicit(&fr_rma_far_count, memory_order_relaxed) != 0;
-}
 
 static inline struct fr_rma_part *fr_rma_own_part(struct fr_rma_window *window)
 {

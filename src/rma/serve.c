@@ -12,7 +12,7 @@
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct fr_rma_window *windows FR_GUARDED_BY(lock); // that messages come for
 _Atomic unsigned fr_rma_far_count;
-_Atomic unsigned fr_rma_unattended_count;
+_Atomic unsigned fr_rma_by_calls_count;
 
 void fr_rma_far_enter(struct fr_rma_window *window)
 {
@@ -23,7 +23,7 @@ void fr_rma_far_enter(struct fr_rma_window *window)
     window->is_far = true;
     fr_rndv_progress_add(FR_RNDV_WINDOWS, fr_rma_progress);
     atomic_fetch_add(&fr_rma_far_count, 1);
-    atomic_fetch_add(&fr_rma_unattended_count, !window->has_threads);
+    atomic_fetch_add(&fr_rma_by_calls_count, window->server == FR_RMA_BY_CALLS);
 }
 
 void fr_rma_far_leave(struct fr_rma_window *window)
@@ -38,7 +38,7 @@ void fr_rma_far_leave(struct fr_rma_window *window)
     fr_core_unlock(&lock);
     window->is_far = false;
     atomic_fetch_sub(&fr_rma_far_count, 1);
-    atomic_fetch_sub(&fr_rma_unattended_count, !window->has_threads);
+    atomic_fetch_sub(&fr_rma_by_calls_count, window->server == FR_RMA_BY_CALLS);
     fr_rma_progress_leave();
 }
 

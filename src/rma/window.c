@@ -144,14 +144,15 @@ static int find_leader(const struct fr_rma_window *window)
     return rank;
 }
 
-static enum obstacle find_mute(bool *has_threads)
+static enum obstacle find_mute(enum fr_rma_server *server)
 {
     int level = fr_abi_mpi.THREAD_MULTIPLE;
     FR_MPI(Query_thread, FR_PTR(&level));
-    *has_threads = level == fr_abi_mpi.THREAD_MULTIPLE;
+    bool has_threads = level == fr_abi_mpi.THREAD_MULTIPLE;
+    *server = has_threads ? FR_RMA_BY_THREAD : fr_abi_can_hook() ? FR_RMA_BY_HOOK : FR_RMA_BY_CALLS;
     if (fr_job_comm() == fr_abi_mpi.COMM_NULL || fr_job_control_rank() < 0)
         return NO_MESSAGES;
-    return *has_threads && fr_core_settings()->progress == FR_PROGRESS_MANUAL ? NO_THREAD : NONE;
+    return has_threads && fr_core_settings()->progress == FR_PROGRESS_MANUAL ? NO_THREAD : NONE;
 }
 
 // Exports this rank's memory to the others. Without a handle they cannot map it.
@@ -184,8 +185,8 @@ static enum obstacle prepare(struct fr_rma_window *window, const struct fr_rma_o
     if (offer->is_bad)
         return BAD;
     find_world(window, offer->comm);
-    own->mute = find_mute(&window->has_threads);
-    own->has_threads = window->has_threads;
+    own->mute = find_mute(&window->server);
+    own->by_calls = window->server == FR_RMA_BY_CALLS;
     if (offer->lacks_memory)
         return NO_MEMORY;
     if (window->rank == find_leader(window) && fr_rma_words_open(&window->words, true) != FR_OK)
@@ -227,7 +228,7 @@ static void send_again(struct fr_rma_window *window, const struct fr_rma_advert 
 }
 
 // Finds whether ranks have to send messages. Returns the rank that stands in the way, and writes
-// why; NULL if none does. Ranks without threads meet before collectives, and others do not.
+// why; NULL if none does. Ranks FR_RMA_BY_CALLS meet before collectives, and others do not.
 static const struct fr_rma_advert *
 judge_messages(struct fr_rma_window *window, const struct fr_rma_advert *adverts, unsigned *why)
 {
@@ -236,8 +237,8 @@ judge_messages(struct fr_rma_window *window, const struct fr_rma_advert *adverts
     for (int rank = 0; rank < window->size; rank++) {
         needed = needed || adverts[rank].needs_messages;
         mute = adverts[rank].mute > mute->mute ? &adverts[rank] : mute;
-        threaded = adverts[rank].has_threads ? &adverts[rank] : threaded;
-        differ = differ || adverts[rank].has_threads != adverts[0].has_threads;
+        threaded = adverts[rank].by_calls ? threaded : &adverts[rank];
+        differ = differ || adverts[rank].by_calls != adverts[0].by_calls;
     }
     if (!needed)
         fr_rma_far_leave(window);
@@ -367,6 +368,11 @@ void *fr_rma_window_host_memory(struct fr_rma_window *window)
 bool fr_rma_window_has_messages(const struct fr_rma_window *window)
 {
     return window->is_far;
+}
+
+enum fr_rma_server fr_rma_window_server(const struct fr_rma_window *window)
+{
+    return window->server;
 }
 
 int fr_rma_window_size(const struct fr_rma_window *window)

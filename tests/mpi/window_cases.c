@@ -10,7 +10,8 @@
 // lock      a rank gives up its wait for a lock, and so do those after it
 // waits     a target is in a call that waits for its origins
 // part      a window of some ranks, while all meet
-// chain     a target waits for a rank without the window, and that one for an origin
+// chain     a target waits for a rank without the window, and that one for an origin; links: but
+//           in no window of the MPI's own
 // polls     a target looks at its own memory until an origin has changed it
 // threads   a target computes, and another of its threads waits
 // leaked    MPI ends before a window
@@ -24,6 +25,7 @@
 
 #include <dlfcn.h>
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,10 +249,11 @@ static void meet_in_each_way(MPI_Win win, const struct memory *memory, int origi
             increment(win, way * origins);
         meet(way, MPI_COMM_WORLD);
         MPI_Barrier(MPI_COMM_WORLD);
-        if (rank != 0)
-            continue;
-        memory_read(memory, 0, found, sizeof(found));
-        check(found[0] == (way + 1) * origins && found[1] == found[0], "the counters");
+        if (rank == 0) {
+            memory_read(memory, 0, found, sizeof(found));
+            check(found[0] == (way + 1) * origins && found[1] == found[0], "the counters");
+        }
+        MPI_Barrier(MPI_COMM_WORLD); // rank 0 may act on the next accesses within it
     }
 }
 
@@ -328,9 +331,10 @@ static void meet_without_window(int way, MPI_Comm comm, MPI_Win host)
 
 // Has rank 0 wait for rank 2 in calls of the MPI's own, rank 2 for rank 1, and rank 1 for rank 0 to
 // act on its accesses.
-static void chain(void)
+static void wait_in_chains(bool in_windows)
 {
-    enum { CHAINS = 3 };
+    enum { CHAINS = 3, IN_WINDOW = 1 };
+    int done = 0;
     int word = 0, origin = 1, other = 2;
     struct memory memory;
     MPI_Win win = make_of_two(&memory), host = MPI_WIN_NULL;
@@ -340,8 +344,10 @@ static void chain(void)
         MPI_Win_create(&word, sizeof(word), 1, MPI_INFO_NULL, some, &host);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int way = 0; way < CHAINS; way++) {
+        if (way == IN_WINDOW && !in_windows)
+            continue;
         if (rank == origin)
-            increment(win, way);
+            increment(win, done++);
         if (rank == origin)
             MPI_Send(&way, 1, MPI_INT, other, 8, MPI_COMM_WORLD);
         if (rank == other)
@@ -357,6 +363,16 @@ static void chain(void)
     if (rank < 2)
         MPI_Win_free(&win);
     memory_free(&memory);
+}
+
+static void chain(void)
+{
+    wait_in_chains(true);
+}
+
+static void links(void)
+{
+    wait_in_chains(false);
 }
 
 // Looks at the first number of a rank's memory.
@@ -646,7 +662,8 @@ static const struct {
 } cases[] = {{"idle", idle},       {"evicted", evicted}, {"allocate", allocate}, {"bad", bad},
              {"lock", lock},       {"waits", waits},     {"part", part},         {"polls", polls},
              {"threads", threads}, {"leaked", leaked},   {"freed", freed},       {"shared", shared},
-             {"manual", refused},  {"levels", refused},  {"large", large},       {"chain", chain}};
+             {"manual", refused},  {"levels", refused},  {"large", large},       {"chain", chain},
+             {"links", links}};
 
 int main(int argc, char **argv)
 {

@@ -147,7 +147,7 @@ int main(void)
     static struct fr_rma_part parts[RANKS];
     static int world[RANKS] = {0, ORIGIN};
     static struct fr_rma_window window = {
-        .name = NAME, .size = RANKS, .parts = parts, .world = world, .has_threads = true};
+        .name = NAME, .size = RANKS, .parts = parts, .world = world, .server = FR_RMA_BY_THREAD};
     parts[0].address = (uintptr_t)memory;
     parts[0].bytes = sizeof(memory);
     parts[0].range = (struct fr_device_range)FR_DEVICE_HOST;
