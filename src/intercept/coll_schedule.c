@@ -386,6 +386,13 @@ static void drop_sides(struct fr_request_op *op, const struct fr_coll_team *team
 
 // Prepares the schedule of a call. Everything that can be wrong with this rank's call alone is an
 // error of the call, since the other ranks go this way.
+// Frees communicators that waited for this schedule.
+static void release(void *own)
+{
+    (void)own;
+    fr_intercept_comms_free_later();
+}
+
 static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_team *team, int tag)
 {
     const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
@@ -402,8 +409,10 @@ static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_tea
     if (status == FR_OK)
         status = fr_request_schedule_make(op, (size_t)in_degree + (size_t)out_degree,
                                           neighbours ? start_neighbours : start_exchange);
-    if (status == FR_OK)
+    if (status == FR_OK) {
         op->schedule->tag = tag;
+        op->schedule->release = release;
+    }
     if (status == FR_OK && op->persistent) {
         drop_sides(op, team);
         status = fr_request_schedule_keep_args(op, (size_t)out_degree, (size_t)in_degree);

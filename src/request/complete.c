@@ -192,6 +192,7 @@ static void unclaim_others(struct fr_request_set *set)
 
 // Begins to receive what a call has completed, and meanwhile what has come to other requests.
 // Programs complete many receives by calls for one or some, which then find the messages there.
+// Pulls that were begun for others are ended, since what has completed may come over the network.
 static void begin_all(struct fr_request_set *set)
 {
     struct fr_request_op *ops[FR_RNDV_AT_ONCE];
@@ -201,7 +202,9 @@ static void begin_all(struct fr_request_set *set)
         ops[count] = set->done[i];
         count += has_message(set, i, &incoming[count]);
     }
-    if (count == 0 || !fr_request_arrivals_begin(ops, incoming, count))
+    if (count > 0)
+        (void)fr_request_arrivals_begin(ops, incoming, count);
+    if (atomic_load_explicit(&fr_request_flying, memory_order_relaxed) == 0)
         return;
     unclaim_others(set);
     (void)fr_request_receive_early();

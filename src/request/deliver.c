@@ -265,6 +265,16 @@ static enum fr_status receive_cut(struct fr_request_op *const *ops, void *const 
     return first;
 }
 
+// Ends the pulls that a call has begun, so that no sender of theirs waits until other messages have
+// come.
+static void land_arrivals(struct fr_request_op *const *ops, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (ops[i]->arrival)
+            (void)fr_request_arrival_land(ops[i]); // a failure stays with the operation
+    }
+}
+
 enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const *statuses,
                                   int *errors, size_t count)
 {
@@ -274,6 +284,7 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
     bool any_cut = false;
     arrived.count = 0;
     fr_device_batch_begin(&batch);
+    land_arrivals(ops, count);
     for (size_t i = 0; i < count; i++) {
         if (is_fetched(ops[i]) || is_over(ops[i])) {
             if (first == FR_OK && !is_idle(ops[i]))

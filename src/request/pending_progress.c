@@ -109,12 +109,15 @@ static bool may_bring_rts(const struct fr_request_op *op)
 }
 
 // Whether this look leaves out a receive that shows nothing yet. MPI makes progress each time that
-// it is asked about one that is under way, so it is asked about a few of them.
-static bool is_left_out(struct fr_request_op *op, const struct fr_request_looks *looks)
+// it is asked about one that is under way, so it is asked about a few of them, in turn.
+static bool is_left_out(struct fr_request_op *op, struct fr_request_looks *looks)
 {
     enum { ASKED_AT_ONCE = 8 };
-    bool asks = op->receive.left_out >= (looks->receives - 1) / ASKED_AT_ONCE;
-    op->receive.left_out = asks ? 0 : op->receive.left_out + 1;
+    const size_t period = (looks->receives - 1) / ASKED_AT_ONCE + 1;
+    if (op->receive.turn == 0)
+        op->receive.turn = 1 + looks->unasked++ % period;
+    bool asks = op->receive.turn >= period;
+    op->receive.turn = asks ? 1 : op->receive.turn + 1;
     return !asks;
 }
 
@@ -267,9 +270,11 @@ size_t fr_request_receive_early(void)
     return look_at_all(true);
 }
 
+// Another thread, or one that an error handler has sent elsewhere, may never come back to what was
+// begun.
 void fr_request_begin_early(void)
 {
-    (void)look_at_all(false);
+    (void)look_at_all(!fr_request_alone);
 }
 
 // Waits until it is known what becomes of RTS that could not be marked. These are marked when the

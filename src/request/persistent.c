@@ -43,15 +43,37 @@ static enum fr_status start_copies(struct fr_request_op *const *ops, size_t coun
     return status == FR_OK ? fr_request_copy_in(whole, used) : status;
 }
 
+// Whether an operation was started and has not ended. MPI says so of one whose completion an error
+// handler has left.
+static bool is_active(const struct fr_request_op *op)
+{
+    int complete = 0;
+    if (!op->active || !op->claim.again)
+        return op->active;
+    FR_MPI(Request_get_status, op->key, FR_PTR(&complete), fr_abi_mpi.STATUS_IGNORE);
+    return !complete;
+}
+
+// Ends what the call that was left would have ended.
+static void end_left(struct fr_request_op *op)
+{
+    if (op->arrival)
+        (void)fr_request_arrival_finish(op);
+    fr_request_wait_over(op);
+    fr_request_table_end(op);
+}
+
 // Leaves operations that are started already to MPI alone, which refuses to start them again.
 // Returns how many others there are.
 static size_t leave_active(struct fr_request_op **ops, size_t count)
 {
     size_t left = 0;
     for (size_t i = 0; i < count; i++) {
-        if (ops[i] && ops[i]->active) {
+        if (ops[i] && is_active(ops[i])) {
             fr_request_table_unclaim(&ops[i], 1);
             ops[i] = NULL;
+        } else if (ops[i] && ops[i]->active) {
+            end_left(ops[i]);
         }
         left += ops[i] != NULL;
     }

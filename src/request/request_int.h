@@ -159,6 +159,7 @@ enum fr_status fr_request_arrival_finish(struct fr_request_op *op);
 struct fr_request_looks {
     unsigned copies;     // that it may wait for
     size_t receives;     // MPI is asked about some of so many
+    size_t unasked;      // about which it has never been asked
     bool has_progressed; // MPI was given time
 };
 

@@ -325,6 +325,7 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
         fr_word request = fr_abi_handle_load(requests, i);
         ops[i] = request == fr_abi_mpi.REQUEST_NULL ? NULL : find_idle(request);
         if (ops[i]) {
+            ops[i]->claim.again = ops[i]->claim.held && is_left(ops[i]);
             fr_request_claim(ops[i]);
             end_early(ops[i]); // of a look that was left
             found++;

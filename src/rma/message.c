@@ -28,6 +28,7 @@ static _Atomic bool busy; // a thread makes progress
 // the thread that makes progress.
 struct inbox {
     int tag;
+    int64_t refused_ns; // when there was no memory last, or 0
     size_t count;
     struct fr_rma_message *messages[AT_ONCE];
 };
@@ -137,15 +138,15 @@ static void free_sent(void)
 // Begins to receive the next message of a tag. Returns NULL if there is none. Without memory it
 // stays where it is for some milliseconds, since only the thread that is busy here receives these
 // tags.
-static struct fr_rma_message *begin_next(int tag)
+static struct fr_rma_message *begin_next(struct inbox *inbox)
 {
-    static int64_t refused_ns; // when there was no memory last, or 0
+    const fr_word tag = (fr_word)inbox->tag;
     _Alignas(16) char status[STATUS_BYTES];
     int flag = 0, bytes = 0;
-    if (FR_UNLIKELY(refused_ns != 0) && fr_time_coarse_ns() - refused_ns < RETRY_NS)
+    if (FR_UNLIKELY(inbox->refused_ns != 0) && fr_time_coarse_ns() - inbox->refused_ns < RETRY_NS)
         return NULL;
-    refused_ns = 0;
-    if (FR_MPI(Iprobe, (fr_word)fr_abi_mpi.ANY_SOURCE, (fr_word)tag, fr_job_comm(), FR_PTR(&flag),
+    inbox->refused_ns = 0;
+    if (FR_MPI(Iprobe, (fr_word)fr_abi_mpi.ANY_SOURCE, tag, fr_job_comm(), FR_PTR(&flag),
                FR_PTR(status)) != fr_abi_mpi.SUCCESS ||
         !flag)
         return NULL;
@@ -155,13 +156,13 @@ static struct fr_rma_message *begin_next(int tag)
     struct fr_rma_message *message = fr_rma_message_new(room);
     if (!message) {
         fr_warn_once("out of memory for a message about a window");
-        refused_ns = fr_time_coarse_ns();
+        inbox->refused_ns = fr_time_coarse_ns();
         return NULL;
     }
     message->from = *(const int *)(void *)(status + fr_abi_mpi.status_source_offset);
     message->bytes = (size_t)bytes;
     if (FR_MPI(Irecv, FR_PTR(message->head), (fr_word)bytes, fr_abi_mpi.BYTE,
-               (fr_word)message->from, (fr_word)tag, fr_job_comm(),
+               (fr_word)message->from, tag, fr_job_comm(),
                FR_PTR(message->request)) == fr_abi_mpi.SUCCESS)
         return message;
     fr_rma_message_free(message);
@@ -182,7 +183,7 @@ static bool has_to_wait(const struct inbox *inbox, size_t place)
 static void take(struct inbox *inbox)
 {
     struct fr_rma_message *next;
-    while (inbox->count < AT_ONCE && (next = begin_next(inbox->tag)))
+    while (inbox->count < AT_ONCE && (next = begin_next(inbox)))
         inbox->messages[inbox->count++] = next;
     for (size_t i = 0; i < inbox->count;) {
         struct fr_rma_message *message = inbox->messages[i];

@@ -195,10 +195,12 @@ static bool waits_too_long(const struct fr_rndv_recv *recv, int64_t now)
     return over;
 }
 
-// Returns whether no fragment of any message has come from a sender for FABRAIL_TIMEOUT. Time in
-// which this process does not look does not count.
+// Returns whether no fragment of any message has come from a sender on another host for
+// FABRAIL_TIMEOUT. Time in which this process does not look does not count.
 static bool is_silent(struct fr_rndv_recv *recv, int64_t now)
 {
+    if (fr_job_control_is_here(recv->incoming->from))
+        return false; // its death would be seen
     const int64_t look_ns = 2 * (int64_t)FR_SECOND_NS, past_ns = now - recv->looked_ns;
     const size_t limit_s = fr_core_settings()->timeout_s;
     recv->silent_ns += past_ns < look_ns ? past_ns : look_ns;

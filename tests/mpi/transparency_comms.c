@@ -745,6 +745,27 @@ static void session(int number)
 }
 #endif
 
+// Communicators that are freed while an exchange on them is under way, more than MPICH has at a
+// time.
+static void freed_under_way(int number)
+{
+    enum { BYTES = 64 };
+    const size_t bytes = (size_t)size * BYTES;
+    struct memory from = memory_new(MEMORY_DEVICE, bytes), into = memory_new(MEMORY_DEVICE, bytes);
+    fill(&from, bytes, 5);
+    for (int i = 0; i < number; i++) {
+        MPI_Comm comm;
+        MPI_Request request;
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        MPI_Alltoall(from.address, BYTES, MPI_BYTE, into.address, BYTES, MPI_BYTE, comm);
+        MPI_Ialltoall(from.address, BYTES, MPI_BYTE, into.address, BYTES, MPI_BYTE, comm, &request);
+        MPI_Comm_free(&comm);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    memory_free(&from);
+    memory_free(&into);
+}
+
 const struct transparency transparency_comms[] = {
     {"many-comms", many, false},
     {"persistent-comm-free", persistent_device, false},
@@ -765,6 +786,7 @@ const struct transparency transparency_comms[] = {
     {"refused-behind", refused_behind, false},
     {"refused-count", refused_count, false},
     {"unmatched", unmatched, false},
+    {"freed-under-way", freed_under_way, false},
     {"arrays-forgotten", forgotten, false},
 #if MPI_VERSION >= 4 && defined MPICH_NUMVERSION
     {"session", session, false},

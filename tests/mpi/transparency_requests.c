@@ -524,6 +524,45 @@ static void started_twice(int number)
     memory_free(&from);
 }
 
+// A request that stands and a receive that is cut off, whose error handler leaves the call. MPI has
+// ended both, so the first one may be started again.
+static void left_standing(int number)
+{
+    enum { ROUNDS = 3, FEW = 1000 };
+    struct memory memory = memory_new(MEMORY_DEVICE, BYTES);
+    char few[2 * FEW] = {0};
+    MPI_Request requests[2];
+    MPI_Errhandler handler;
+    (void)number;
+    MPI_Comm_create_errhandler(leave, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    if (rank == 0)
+        MPI_Send_init(memory.address, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[0]);
+    else
+        MPI_Recv_init(memory.address, BYTES, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &requests[0]);
+    for (volatile unsigned round = 0; round < ROUNDS; round++) {
+        fill(&memory, BYTES, rank == 0 ? round : 99);
+        MPI_Start(&requests[0]);
+        MPI_Irecv(few, FEW, MPI_BYTE, 1 - rank, TAG + 1, MPI_COMM_WORLD, &requests[1]);
+        MPI_Send(few, 2 * FEW, MPI_BYTE, 1 - rank, TAG + 1, MPI_COMM_WORLD);
+        usleep(50000); // by then everything has come
+        if (setjmp(away) == 0) {
+            MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+            must(false, "no error of a list");
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    // The last round of its own ends as it should.
+    fill(&memory, BYTES, rank == 0 ? ROUNDS : 99);
+    MPI_Start(&requests[0]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    must(rank == 0 || is_filled(&memory, BYTES, ROUNDS), "wrong bytes of a request that stands");
+    MPI_Request_free(&requests[0]);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Errhandler_free(&handler);
+    memory_free(&memory);
+}
+
 // A list that MPI refuses for one of its requests has completed nothing of the others.
 static void refused_list(int number)
 {
@@ -661,6 +700,7 @@ static void freed_unmatched(int number)
 const struct transparency transparency_requests[] = {
     {"refused-list", refused_list, false},
     {"started-twice", started_twice, false},
+    {"left-standing", left_standing, false},
     {"asks-few", asks_few, false},
     {"freed-unmatched", freed_unmatched, false},
     {"many-requests", many, false},

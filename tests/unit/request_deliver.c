@@ -62,7 +62,8 @@ bool fr_request_has_rts(struct fr_request_op *op, const void *status,
     return true;
 }
 
-static size_t whole; // messages that are to be received before any that was cut off
+static unsigned to_land; // messages that devices copy; nothing is waited for before
+static size_t whole;     // messages that are to be received before any that was cut off
 
 bool fr_request_may_be_cut(struct fr_request_op *op, int code)
 {
@@ -86,6 +87,7 @@ enum fr_status fr_request_receive(struct fr_request_op *const *ops,
                                   struct fr_rndv_incoming *incoming, size_t count)
 {
     bool fails = count > 0 && goes++ == fails_in;
+    CHECK(to_land == 0, "%u", to_land);
     CHECK(count <= AT_ONCE, "%zu", count);
     for (size_t i = 0; i < count && i < AT_ONCE; i++) {
         CHECK(incoming[i].number == (uint64_t)ops[i]->rma.target, "%d", ops[i]->rma.target);
@@ -98,8 +100,21 @@ enum fr_status fr_request_receive(struct fr_request_op *const *ops,
     return fails ? FR_ERR_DEVICE : FR_OK;
 }
 
+// Messages that were begun: of a device, or over the network.
+static char from_device, by_network;
+
+bool fr_request_arrival_land(struct fr_request_op *op)
+{
+    bool lands = (char *)op->arrival == &from_device;
+    if (lands)
+        op->arrival = NULL;
+    to_land -= lands;
+    return lands;
+}
+
 enum fr_status fr_request_arrival_finish(struct fr_request_op *op)
 {
+    CHECK(to_land == 0 && (char *)op->arrival == &by_network, "%u", to_land);
     op->arrival = NULL;
     return FR_OK;
 }
@@ -230,6 +245,28 @@ static void check_cut(void)
     whole = 0;
 }
 
+// What devices copy has landed before anything is waited for.
+static void check_landed(void)
+{
+    enum { OPS = 5, RTS = 2 };
+    struct fr_request_op all[OPS], *ops[OPS];
+    void *statuses[OPS] = {NULL};
+    int errors[OPS] = {0};
+    to_land = 2;
+    for (int i = 0; i < OPS; i++) {
+        all[i] = (struct fr_request_op){.fn = FR_FN_MPI_Irecv, .rma.target = i, .active = true};
+        has_rts[i] = i == RTS;
+        if (i != RTS)
+            all[i].arrival = (void *)(i % 2 ? &from_device : &by_network);
+        ops[i] = &all[i];
+    }
+    CHECK(fr_request_deliver(ops, statuses, errors, OPS) == FR_OK);
+    for (int i = 0; i < OPS; i++)
+        CHECK(all[i].delivered && !all[i].arrival, "%d", i);
+    CHECK(to_land == 0, "%u", to_land);
+    has_rts[RTS] = false;
+}
+
 static void check_comm(void)
 {
     enum { FAILED = 99 };
@@ -281,6 +318,7 @@ int main(void)
 {
     fr_abi_rows_fill();
     check_comm();
+    check_landed();
     check_batch(FR_OK);
     check_batch(FR_ERR_DEVICE);
     check_cut();

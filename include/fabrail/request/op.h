@@ -52,7 +52,7 @@ struct fr_request_op {
         bool takes_rts;   // it receives, and an RTS may come
         bool has_message; // an RTS's message was received, which the status must show
         bool has_ended;   // MPI has said that it is complete, or failed
-        size_t left_out;  // looks since MPI was asked whether it is
+        size_t turn;      // of the looks in which MPI is not asked whether it is; 0 at first
         uint64_t bytes;   // size of that message
         size_t room;      // size of the buffer
         bool untold;      // the application has given no status to the call that completes it
@@ -87,6 +87,7 @@ struct fr_request_op {
         bool held;  // claimed by a call that completes requests or looks for messages
         bool early; // to receive early, which does not take long
         bool left;  // its request is over, and another one may have its value
+        bool again; // an error handler has left the call that had claimed it before
         const void *thread;
         uint64_t call; // number of that thread's call
     } claim;
