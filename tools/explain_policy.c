@@ -144,14 +144,13 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
 }
 
 // Collectives in which the ranks move the bytes by themselves.
-static bool is_served(const struct fr_explain_facts *facts, enum fr_fn fn, size_t bytes)
+static bool is_served(const struct fr_explain_facts *facts, enum fr_fn fn)
 {
     bool in_reach =
         is_in_reach(facts) || (facts->place == FR_PLACE_CLIQUE && facts->fabric_memory &&
                                fr_core_settings()->fabric != FR_FABRIC_OFF);
     bool here = facts->place == FR_PLACE_HOST || facts->place == FR_PLACE_GPU;
-    return in_reach && fr_intercept_nvlink_serves(fn) &&
-           (!is_nonblocking(fn) || (here && fr_policy_is_worth_task((int64_t)bytes))) &&
+    return in_reach && fr_intercept_nvlink_serves(fn) && (!is_nonblocking(fn) || here) &&
            (fr_core_settings()->paths & FR_PATH_BIT_PEER);
 }
 
@@ -243,7 +242,7 @@ static bool has_buffer(enum fr_fn fn)
 }
 
 // What the library would say, were all ranks to make this call in one place.
-static const char *staged_because(const struct fr_explain_facts *facts, enum fr_fn fn, size_t bytes,
+static const char *staged_because(const struct fr_explain_facts *facts, enum fr_fn fn,
                                   const char *reason)
 {
     bool nonblocking_reduction = is_reduction(fn) && is_nonblocking(fn);
@@ -254,9 +253,7 @@ static const char *staged_because(const struct fr_explain_facts *facts, enum fr_
         return "FABRAIL_PATHS excludes peer";
     if (!nonblocking_reduction)
         return "no NVLink joins the GPUs of all ranks";
-    return is_in_reach(facts) && !fr_policy_is_worth_task((int64_t)bytes)
-               ? "the vector is too short for a task"
-               : "such reductions go over NVLink on one host alone";
+    return "such reductions go over NVLink on one host alone";
 }
 
 struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum fr_fn fn,
@@ -279,7 +276,7 @@ struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum f
     if (on_device && fr_abi_rows[fn].class == FR_CLASS_RMA && !facts->gpu_aware &&
         (paths & FR_PATH_BIT_PEER))
         return explain_access(facts, fn, kind);
-    if (on_device && is_served(facts, fn, bytes))
+    if (on_device && is_served(facts, fn))
         return explain_collective(facts, fn, bytes);
     // Host memory on one host is the MPI library's, whatever the setting says.
     bool for_rails = !on_device && fr_core_settings()->rail_host && is_between_hosts(facts);
@@ -288,7 +285,6 @@ struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum f
         (paths & needed) == needed)
         return explain_message(facts, fn, kind, bytes);
     if (local.path == FR_PATH_HOST && !facts->gpu_aware)
-        return answer(fr_policy_path_name(local.path), "",
-                      staged_because(facts, fn, bytes, local.reason));
+        return answer(fr_policy_path_name(local.path), "", staged_because(facts, fn, local.reason));
     return answer(fr_policy_path_name(local.path), "", local.reason);
 }

@@ -177,7 +177,9 @@ void fr_coll_team_clone_free(struct fr_coll_team *clone);
 struct fr_coll_meeting fr_coll_team_meeting(const struct fr_coll_team *team, uint64_t call,
                                             uint64_t number);
 
-// Returns the most bytes of one post of a team of `size` ranks.
+// Returns the most bytes of one post of a team of `size` ranks: of an advert, and of any post in
+// shared memory.
 size_t fr_coll_team_post_bytes(int size);
+size_t fr_coll_team_segment_bytes(int size);
 
 #endif

@@ -14,6 +14,7 @@
 #include "fabrail/coll/host.h"
 
 #include "coll/team_memory.h"
+#include "fabrail/coll/host_posts.h"
 #include "fabrail/coll/rounds.h"
 
 #include "fabrail/job.h"
@@ -90,6 +91,8 @@ static struct line *line_of(const struct fr_coll_host *host, int rank)
 uint64_t *fr_coll_host_words(const struct fr_coll_team *team, const struct fr_coll_host *host,
                              int rank)
 {
+    if (host->by_posts)
+        return fr_coll_host_posts_words(team, host, rank);
     char *words = (char *)line_of(host, team->size) + (size_t)rank * words_bytes(team, host);
     return (uint64_t *)(void *)words;
 }
@@ -97,6 +100,8 @@ uint64_t *fr_coll_host_words(const struct fr_coll_team *team, const struct fr_co
 void *fr_coll_host_chunk(const struct fr_coll_team *team, const struct fr_coll_host *host, int rank,
                          uint64_t chunk)
 {
+    if (host->by_posts)
+        return fr_coll_host_posts_data(team, host, rank);
     return (unsigned char *)host->shm.memory + head_bytes(team, host) +
            ((size_t)rank * DEPTH + chunk % DEPTH) * host->chunk_bytes;
 }
@@ -403,9 +408,18 @@ static enum fr_status go_on(const struct fr_coll_team *team, struct fr_coll_host
     return status;
 }
 
+void fr_coll_host_leave_device(struct fr_coll_host *host)
+{
+    if (host->leave_device && !host->has_left)
+        host->leave_device(host);
+    host->has_left = true;
+}
+
 enum fr_status fr_coll_host_progress(struct fr_coll_team *team, struct fr_coll_host *host,
                                      bool *over)
 {
+    host->by_posts = false; // whatever was posted, some rank could not
+    fr_coll_host_leave_device(host);
     enum fr_status status = host->is_open ? FR_OK : try_open(team, host);
     bool lacks = status == FR_ERR_NO_MEMORY;
     if (status == FR_OK)
@@ -429,7 +443,9 @@ enum fr_status fr_coll_host_progress(struct fr_coll_team *team, struct fr_coll_h
 void fr_coll_host_end(const struct fr_coll_team *team, struct fr_coll_host *host)
 {
     free(host->scratch);
+    free(host->post);
     host->scratch = NULL;
+    host->post = NULL;
     if (!host->is_open)
         return;
     if (have_all_attached(team, host)) {

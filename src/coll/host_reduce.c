@@ -114,7 +114,7 @@ static bool needs(const struct fr_coll_team *team, const struct fr_coll_host *ho
     return own_of(host)->receives;
 }
 
-// Finds the elements of a chunk that are in this rank's scattered result: *first is the first
+// Finds the elements of a chunk that are in this rank's result: *first is the first
 // within the chunk, *at the first within the result. Returns their number.
 static size_t own_part(const struct fr_coll_host *host, uint64_t chunk, size_t *first, size_t *at)
 {
@@ -129,11 +129,20 @@ static size_t own_part(const struct fr_coll_host *host, uint64_t chunk, size_t *
     return to - from;
 }
 
-// Combines and stores what this rank gets of a chunk where the result is scattered.
+// Returns the end of the ranks whose vectors this rank gets combined.
+static int end_of_ranks(const struct fr_coll_team *team, enum fr_coll_form form)
+{
+    return form == FR_COLL_SCAN             ? team->rank + 1
+           : form == FR_COLL_EXCLUSIVE_SCAN ? team->rank
+                                            : team->size;
+}
+
+// Combines and stores what this rank gets of a chunk, without the help of others.
 static enum fr_status combine_own(const struct fr_coll_team *team, struct fr_coll_host *host,
                                   uint64_t chunk)
 {
     struct fr_coll_host_reduce *own = own_of(host);
+    const int end = end_of_ranks(team, own->reduce->form);
     size_t first = 0, at = 0;
     size_t count = own->receives ? own_part(host, chunk, &first, &at) : 0;
     if (count == 0)
@@ -141,23 +150,27 @@ static enum fr_status combine_own(const struct fr_coll_team *team, struct fr_col
     if (!make_scratch(host))
         return FR_ERR_NO_MEMORY;
     memcpy(host->scratch, element(team, host, 0, chunk, first), count * host->element_bytes);
-    for (int rank = 1; rank < team->size; rank++)
+    for (int rank = 1; rank < end; rank++)
         fr_device_reduce_on_host(own->reduce->row, host->scratch,
                                  element(team, host, rank, chunk, first), count);
-    own->combined += count * (size_t)(team->size - 1);
+    own->combined += count * (size_t)(end - 1);
     return store_at(host, at, host->scratch, count);
 }
 
-static const struct fr_coll_host_ops *ops_of(enum fr_coll_form form)
+// Where vectors are short, combining them takes each rank less time than waiting for others'
+// shares.
+static const struct fr_coll_host_ops *ops_of(enum fr_coll_form form, bool is_short)
 {
     static const struct fr_coll_host_ops all = {.load = load, .share = combine, .store = store};
     static const struct fr_coll_host_ops scan = {
         .load = load, .share = combine_scan, .store = store};
-    static const struct fr_coll_host_ops scattered = {
+    static const struct fr_coll_host_ops apart = {
         .load = load, .needs = needs, .store = combine_own};
+    if (is_short)
+        return &apart;
     switch (form) {
     case FR_COLL_SCATTERED:
-        return &scattered;
+        return &apart;
     case FR_COLL_SCAN:
     case FR_COLL_EXCLUSIVE_SCAN:
         return &scan;
@@ -169,7 +182,7 @@ static const struct fr_coll_host_ops *ops_of(enum fr_coll_form form)
 void fr_coll_host_reduce_prepare(struct fr_coll_host_reduce *own)
 {
     struct fr_coll_host *host = &own->host;
-    host->ops = ops_of(own->reduce->form);
+    host->ops = ops_of(own->reduce->form, host->is_short);
     host->element_bytes = fr_device_reduce_element_bytes(own->reduce->row);
     host->elements = own->reduce->elements;
     host->likely_bytes = host->elements * host->element_bytes;

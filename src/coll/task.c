@@ -7,6 +7,7 @@
 
 #include "coll/mapset.h"
 #include "coll/team_memory.h"
+#include "fabrail/coll/host_posts.h"
 #include "fabrail/coll/queue.h"
 #include "fabrail/core/meter.h"
 
@@ -16,12 +17,12 @@ static bool enter(struct fr_coll_task *task, enum fr_coll_stage stage)
     return true;
 }
 
-// Enters a stage that has a round.
+// Enters a stage that has a round. All ranks come to the last one of an operation.
 static bool enter_round(struct fr_coll_task *task, enum fr_coll_stage stage)
 {
     task->round = (struct fr_coll_round){
         .call = task->round.call,
-        .ends = stage == FR_COLL_STAGE_RESULTS,
+        .ends = stage == FR_COLL_STAGE_RESULTS || stage == FR_COLL_STAGE_DATA,
     };
     return enter(task, stage);
 }
@@ -75,8 +76,52 @@ static bool copy_in(struct fr_coll_task *task)
     return enter(task, FR_COLL_STAGE_ADVERTS);
 }
 
+// Returns what a failure is once the ranks have agreed. None of them may still do the operation in
+// another way by itself.
+static enum fr_status failure_of(enum fr_status status)
+{
+    return status == FR_ERR_UNSUPPORTED ? FR_ERR_DEVICE : status;
+}
+
+// Goes on where ranks have posted in a round that was met, and not all by their data. All ranks
+// find the same.
+static bool go_on_by_posts(struct fr_coll_task *task, enum fr_coll_posted posted)
+{
+    fr_coll_round_done(task->team, task->round.number);
+    if (posted == FR_COLL_POSTED_FAILED)
+        return end(task, FR_ERR_DEVICE);
+    if (task->stage == FR_COLL_STAGE_DATA) // a rank had no room for its data
+        return end(task, FR_ERR_UNSUPPORTED);
+    return enter_round(task, FR_COLL_STAGE_DATA);
+}
+
+// Posts this rank's data, and does the operation once those of all are there.
+static bool meet_data(struct fr_coll_task *task)
+{
+    struct fr_coll_team *team = task->team;
+    bool met = false;
+    if (!task->round.number)
+        task->post = fr_coll_host_posts_load(team, task->host);
+    enum fr_status status = fr_coll_round_meet(team, &task->round, &task->post, &met);
+    if (status != FR_OK)
+        return end(task, status);
+    if (task->round.number && task->host->failure != FR_OK) // all hear of it
+        return go_on_by_posts(task, FR_COLL_POSTED_FAILED);
+    if (!met)
+        return false;
+    enum fr_coll_posted posted = fr_coll_host_posts_find(team, task->host, task->round.number);
+    if (posted != FR_COLL_POSTED_DATA)
+        return go_on_by_posts(task, posted);
+    status = fr_coll_host_posts_take(team, task->host, task->round.number);
+    fr_coll_round_done(team, task->round.number);
+    task->is_by_posts = true;
+    return end(task, failure_of(status));
+}
+
 static bool decline(struct fr_coll_task *task)
 {
+    if (task->host)
+        return meet_data(task);
     static const struct fr_coll_advert nothing;
     struct fr_coll_team *team = task->team;
     const struct fr_coll_post post = {
@@ -97,6 +142,8 @@ static bool end_agreement(struct fr_coll_task *task, enum fr_status status)
 {
     struct fr_coll_team *team = task->team;
     fr_coll_round_done(team, team->round);
+    if (status == FR_ERR_UNSUPPORTED && task->host)
+        return enter_round(task, FR_COLL_STAGE_DATA);
     if (status != FR_OK)
         return end(task, status);
     if (task->done == FR_COLL_SLAB_POSTED)
@@ -139,6 +186,8 @@ static bool meet_adverts(struct fr_coll_task *task)
     status = fr_coll_agree_decide(task);
     if (status == FR_ERR_NOT_FOUND)
         return enter_round(task, FR_COLL_STAGE_MAPPED);
+    if (status == FR_ERR_UNSUPPORTED && task->host)
+        return go_on_by_posts(task, fr_coll_host_posts_find(team, task->host, task->adverts));
     return end_agreement(task, status);
 }
 
@@ -157,13 +206,6 @@ static bool meet_mapped(struct fr_coll_task *task)
     if (status == FR_OK && !met)
         return false;
     return end_agreement(task, status == FR_OK ? fr_coll_agree_compare(task) : status);
-}
-
-// Returns what a failure is once the ranks have agreed. None of them may still do the operation in
-// another way by itself.
-static enum fr_status failure_of(enum fr_status status)
-{
-    return status == FR_ERR_UNSUPPORTED ? FR_ERR_DEVICE : status;
 }
 
 static bool tell_result(struct fr_coll_task *task, enum fr_status status)
@@ -260,10 +302,15 @@ static bool copy_out(struct fr_coll_task *task)
 enum fr_status fr_coll_task_progress(struct fr_coll_task *task, bool *over)
 {
     static bool (*const stages[])(struct fr_coll_task * task) = {
-        [FR_COLL_STAGE_TURN] = take_turn,     [FR_COLL_STAGE_DECLINE] = decline,
-        [FR_COLL_STAGE_COPY_IN] = copy_in,    [FR_COLL_STAGE_ADVERTS] = meet_adverts,
-        [FR_COLL_STAGE_MAPPED] = meet_mapped, [FR_COLL_STAGE_MOVE] = move,
-        [FR_COLL_STAGE_MOVED] = look_at_move, [FR_COLL_STAGE_RESULTS] = meet_results,
+        [FR_COLL_STAGE_TURN] = take_turn,
+        [FR_COLL_STAGE_DECLINE] = decline,
+        [FR_COLL_STAGE_COPY_IN] = copy_in,
+        [FR_COLL_STAGE_ADVERTS] = meet_adverts,
+        [FR_COLL_STAGE_MAPPED] = meet_mapped,
+        [FR_COLL_STAGE_DATA] = meet_data,
+        [FR_COLL_STAGE_MOVE] = move,
+        [FR_COLL_STAGE_MOVED] = look_at_move,
+        [FR_COLL_STAGE_RESULTS] = meet_results,
         [FR_COLL_STAGE_COPY_OUT] = copy_out,
     };
     while (task->stage != FR_COLL_STAGE_OVER && stages[task->stage](task))
@@ -277,6 +324,8 @@ static void begin(struct fr_coll_task *task, struct fr_coll_team *team, const ch
     task->team = team;
     task->stage = FR_COLL_STAGE_TURN;
     task->status = FR_OK;
+    task->host = NULL;
+    task->is_by_posts = false;
     task->waits = false;
     task->waiting = 0;
     task->turn = team->begun++;

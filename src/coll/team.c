@@ -6,6 +6,7 @@
 
 #include "coll/mapset.h"
 #include "coll/team_memory.h"
+#include "fabrail/coll/host_posts.h"
 #include "fabrail/coll/queue.h"
 #include "fabrail/ipc/tuned.h"
 #include "fabrail/job.h"
@@ -41,6 +42,12 @@ size_t fr_coll_team_post_bytes(int size)
 {
     return sizeof(struct fr_coll_advert) + (size_t)size * sizeof(struct fr_coll_slot) +
            FR_COLL_LAYOUTS * sizeof(struct fr_device_strides);
+}
+
+size_t fr_coll_team_segment_bytes(int size)
+{
+    size_t advert = fr_coll_team_post_bytes(size), data = fr_coll_host_posts_bytes(size);
+    return advert > data ? advert : data;
 }
 
 static void destroy(struct fr_coll_team *team)

@@ -69,7 +69,7 @@ static enum fr_status open_part(struct fr_coll_team *clone, unsigned index)
     snprintf(use, sizeof(use), "standing %u", index % 1000000);
     struct fr_job_secret secret = fr_coll_secret_of(use, clone->name);
     return fr_coll_segment_open(&secret, clone->rank, clone->size,
-                                fr_coll_team_post_bytes(clone->size), &clone->segment);
+                                fr_coll_team_segment_bytes(clone->size), &clone->segment);
 }
 
 // Opens the segment of a clone. Rank 0 makes it before the others attach.

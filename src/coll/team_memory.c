@@ -46,7 +46,7 @@ static enum fr_status open_posts(void)
     struct fr_job_secret secret = fr_coll_secret_of("posts", 0);
     int sharers = fr_coll_count_sharers(fr_job_size());
     return fr_coll_slots_open(&secret, fr_coll_count_sharers(fr_job_rank()), sharers,
-                              fr_coll_team_post_bytes(sharers));
+                              fr_coll_team_segment_bytes(sharers));
 }
 
 static enum fr_status open_part(struct fr_coll_team *team)
@@ -56,7 +56,7 @@ static enum fr_status open_part(struct fr_coll_team *team)
     return status != FR_OK
                ? status
                : fr_coll_segment_open(&secret, team->rank, team->size,
-                                      fr_coll_team_post_bytes(team->size), &team->segment);
+                                      fr_coll_team_segment_bytes(team->size), &team->segment);
 }
 
 // Says whether this rank could use the segment, once that is known. Rank 0 makes it.

@@ -105,6 +105,14 @@ static struct fr_request_op describe(enum fr_fn fn, const fr_word *args)
     return op;
 }
 
+// Whether the arguments are wrong, and MPI knows what to do.
+static bool is_for_mpi(const struct fr_request_op *op, const struct fr_coll_team *team)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    int root = row->root >= 0 ? (int)op->args[row->root] : 0;
+    return root < 0 || root >= team->size || fr_intercept_is_refused(op, team->rank, team->size);
+}
+
 // Messages begin to pay where MPI's own collectives, which stage everything, take longer than a
 // handful of messages. A broadcast, which ranks hand on in MPI, pays while ranks are few. Data that
 // all ranks get alike shall cross to another host once, as MPI sees to, not once a rank. Host
@@ -118,12 +126,10 @@ bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
     enum { LEAST_BYTES = 2048, MOST_RECEIVERS = 16 };
     size_t least_bytes = team->for_rails ? team->rail_min_bytes : LEAST_BYTES;
     const struct fr_request_op op = describe(fn, args);
-    const struct fr_abi_row *row = &fr_abi_rows[fn];
     const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
-    int root = row->root >= 0 ? (int)args[row->root] : 0;
-    bool waits = row->request < 0;
-    if (root < 0 || root >= team->size || fr_intercept_is_refused(&op, team->rank, team->size))
-        return false; // MPI knows what to do
+    bool waits = fr_abi_rows[fn].request < 0;
+    if (is_for_mpi(&op, team))
+        return false;
     if (shape->is_neighbourly)
         return true;
     if (fr_abi_shape_spreads(shape) && team->place == NULL)
@@ -164,12 +170,16 @@ size_t fr_intercept_exchange_bytes(const struct fr_request_op *op, const struct 
     return slice < 0 ? LIKELY_BYTES : (size_t)(each ? slice * team->size : slice);
 }
 
-// Where the ranks need not know how much the others have, the size that is likely decides.
+// Where the ranks need not know how much the others have, the size that is likely decides. No MPI's
+// own collectives and no messages take as little time as a short task.
 bool fr_intercept_exchange_pays(enum fr_fn fn, const fr_word *args, const struct fr_coll_team *team)
 {
     const struct fr_request_op op = describe(fn, args);
-    if (!fr_intercept_goes_by_messages(fn, args, team))
+    const int64_t bytes = (int64_t)fr_intercept_exchange_bytes(&op, team);
+    if (!team->place || !fr_policy_is_worth_task(bytes, team->size))
         return false;
-    return fr_policy_is_worth_task((int64_t)fr_intercept_exchange_bytes(&op, team)) &&
+    if (fr_policy_is_short(bytes, team->size))
+        return !is_for_mpi(&op, team);
+    return fr_intercept_goes_by_messages(fn, args, team) &&
            (!fr_abi_shape_of(fn)->is_neighbourly || has_distinct_neighbours(fr_abi_comm(fn, args)));
 }

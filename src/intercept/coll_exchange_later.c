@@ -29,6 +29,17 @@ static enum fr_status prepare(struct fr_intercept_later *later, enum fr_status v
     return FR_OK;
 }
 
+// Slices with gaps are packed for the CPU now.
+static void leave_device(struct fr_coll_host *host)
+{
+    struct exchange *own = (void *)((char *)host - offsetof(struct exchange, host.host));
+    host->failure = fr_intercept_exchange_leave_device(&own->part);
+    host->send_range = fr_intercept_exchange_send_range(&own->part);
+    host->receive_range = own->part.receive.range;
+    fr_intercept_coll_fix_context(&host->send_range);
+    fr_intercept_coll_fix_context(&host->receive_range);
+}
+
 // The program may have other memory at its addresses since the last start of a persistent request.
 static enum fr_status open_memory(struct fr_intercept_later *later)
 {
@@ -40,13 +51,16 @@ static enum fr_status open_memory(struct fr_intercept_later *later)
     else
         *part =
             (struct fr_intercept_exchange){.op = later->op, .team = later->team, .failure = status};
+    part->send.takes_host = part->receive.takes_host = !later->is_short;
     if (status == FR_OK)
         status = fr_intercept_exchange_open(part);
     own->host = (struct fr_coll_host_exchange){
         .host = {.failure = part->failure,
                  .send_range = fr_intercept_exchange_send_range(part),
                  .receive_range = part->receive.range,
-                 .likely_bytes = own->likely_bytes},
+                 .likely_bytes = own->likely_bytes,
+                 .is_short = later->is_short,
+                 .leave_device = leave_device},
         .sends = own->slots,
         .receives = own->slots + later->team->size,
     };
@@ -59,20 +73,10 @@ static void begin(struct fr_intercept_later *later)
     fr_intercept_exchange_begin(&exchange_of(later)->part, &later->queued.task, later->team);
 }
 
-// Slices with gaps are packed for the CPU now.
-static void leave_device(struct fr_intercept_later *later)
-{
-    struct exchange *own = exchange_of(later);
-    struct fr_coll_host *host = &own->host.host;
-    host->failure = fr_intercept_exchange_leave_device(&own->part);
-    host->send_range = fr_intercept_exchange_send_range(&own->part);
-    host->receive_range = own->part.receive.range;
-}
-
 static enum fr_status end(struct fr_intercept_later *later)
 {
     struct exchange *own = exchange_of(later);
-    own->part.is_by_cpus = later->queued.is_instead;
+    own->part.is_by_cpus = fr_intercept_later_is_by_cpus(later);
     return fr_intercept_exchange_end(&own->part, later->queued.status);
 }
 
@@ -82,7 +86,6 @@ bool fr_intercept_exchange_later(struct fr_request_op *op, struct fr_coll_team *
         .prepare = prepare,
         .open = open_memory,
         .begin = begin,
-        .leave_device = leave_device,
         .end = end,
     };
     size_t slots = 2 * (size_t)team->size * sizeof(struct fr_coll_slot);

@@ -5,6 +5,7 @@
 #include "intercept/coll_later.h"
 
 #include "fabrail/coll/host_exchange.h"
+#include "fabrail/policy/coll_plan.h"
 #include "fabrail/report.h"
 #include "intercept/coll_buffer.h"
 
@@ -39,14 +40,8 @@ static bool is_on_host(const struct fr_request_op *op)
 // Does the operation where some rank cannot take part in the task.
 static enum fr_status go_on_by_cpus(struct fr_coll_queued *queued, bool *over)
 {
-    struct fr_intercept_later *later =
+    const struct fr_intercept_later *later =
         (void *)((char *)queued - offsetof(struct fr_intercept_later, queued));
-    if (!later->is_by_cpus && later->kind->leave_device) {
-        later->kind->leave_device(later);
-        fr_intercept_coll_fix_context(&later->host->send_range);
-        fr_intercept_coll_fix_context(&later->host->receive_range);
-    }
-    later->is_by_cpus = true;
     return fr_coll_host_progress(later->team, later->host, over);
 }
 
@@ -76,7 +71,7 @@ static int start(struct fr_request_op *op)
     else
         fr_coll_task_begin_declined(&later->queued.task, later->team, host->call);
     later->queued.instead = go_on_by_cpus;
-    later->is_by_cpus = false;
+    later->queued.task.host = later->is_short ? host : NULL;
     fr_coll_queue_add(&later->queued);
     op->schedule->is_quiet = is_on_host(op) && fr_coll_queue_has_thread();
     begin_queued(later->team);
@@ -113,16 +108,34 @@ static enum fr_status attach(struct fr_intercept_later *later)
                : FR_OK;
 }
 
+static size_t count_bytes(const struct fr_request_op *op, const struct fr_coll_team *team)
+{
+    return fr_abi_shape_of(op->fn)->reduces ? fr_intercept_reduction_bytes(op, team)
+                                            : fr_intercept_exchange_bytes(op, team);
+}
+
+// Says so in posts. Returns false where there are none.
+static bool fail_by_posts(struct fr_coll_team *team, const char *call)
+{
+    struct fr_coll_host host = {.call = call, .failure = FR_ERR_NO_MEMORY};
+    struct fr_coll_task task;
+    fr_coll_task_begin_declined(&task, team, call);
+    task.host = &host;
+    return fr_coll_task_run(&task) != FR_ERR_UNSUPPORTED;
+}
+
 void fr_intercept_later_fail(enum fr_fn fn, const fr_word *args, struct fr_coll_team *team)
 {
     struct fr_request_op op = {.fn = fn};
+    const char *call = fr_abi_rows[fn].name;
     memcpy(op.args, args, fr_abi_rows[fn].arg_count * sizeof(fr_word));
-    bool reduces = fr_abi_shape_of(fn)->reduces;
-    size_t bytes =
-        reduces ? fr_intercept_reduction_bytes(&op, team) : fr_intercept_exchange_bytes(&op, team);
+    const size_t bytes = count_bytes(&op, team);
+    const uint64_t number = team->later.begun++;
+    if (fr_policy_is_short((int64_t)bytes, team->size) && fail_by_posts(team, call))
+        return;
     fr_coll_queue_hold(team);
-    fr_coll_host_fail(team, fr_abi_rows[fn].name, team->later.begun++, bytes,
-                      reduces ? 0 : FR_COLL_EXCHANGE_WORDS);
+    fr_coll_host_fail(team, call, number, bytes,
+                      fr_abi_shape_of(fn)->reduces ? 0 : FR_COLL_EXCHANGE_WORDS);
     fr_coll_queue_release(team);
 }
 
@@ -155,6 +168,7 @@ static struct fr_intercept_later *make(struct fr_request_op *op, struct fr_coll_
     later->kind = kind;
     later->op = op;
     later->team = team;
+    later->is_short = fr_policy_is_short((int64_t)count_bytes(op, team), team->size);
     *status = kind->prepare(later, fr_intercept_views_build(op));
     return later;
 }

@@ -24,9 +24,6 @@ struct fr_intercept_later_kind {
     // written later. A task that declines begins where it does not return FR_OK.
     enum fr_status (*open)(struct fr_intercept_later *later);
     void (*begin)(struct fr_intercept_later *later); // begins the queued task
-    // Makes memory ready for the CPU, and prepares `host` for it, as a task that was begun cannot
-    // do the operation. Calls no function of MPI. NULL: it is ready as it is.
-    void (*leave_device)(struct fr_intercept_later *later);
     // Ends the operation, whose queued task is over. Returns how all has ended.
     enum fr_status (*end)(struct fr_intercept_later *later);
     bool reads_args; // `open` reads arrays and datatypes among the arguments
@@ -39,7 +36,7 @@ struct fr_intercept_later {
     struct fr_coll_team *team; // its tasks do the operation; a persistent one has its own
     struct fr_coll_queued queued;
     struct fr_coll_host *host; // does it where some rank cannot take part in a task
-    bool is_by_cpus;           // `host` has begun
+    bool is_short;             // `host` then does it by posts; alike on all ranks
 };
 
 // Begins an operation as a task of the team, or makes a persistent one, whose ranks wait for each
@@ -48,6 +45,12 @@ struct fr_intercept_later {
 bool fr_intercept_later_begin(struct fr_request_op *op, struct fr_coll_team *team,
                               const struct fr_intercept_later_kind *kind, size_t bytes,
                               int *result);
+
+// Returns whether CPUs have done an operation that is over.
+static inline bool fr_intercept_later_is_by_cpus(const struct fr_intercept_later *later)
+{
+    return later->queued.is_instead || later->queued.task.is_by_posts;
+}
 
 // Returns whether a nonblocking or persistent collective is worth a task. They look at arguments
 // that all ranks have alike, so all find the same.

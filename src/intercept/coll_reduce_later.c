@@ -28,7 +28,9 @@ static void set_host(struct reduction *own)
     const struct fr_staging_view *receive = &part->receive.view;
     const struct fr_staging_view *vector = part->in_place ? receive : &part->send.view;
     own->host = (struct fr_coll_host_reduce){
-        .host = {.send_range = vector->range, .receive_range = receive->range},
+        .host = {.send_range = vector->range,
+                 .receive_range = receive->range,
+                 .is_short = own->later.is_short},
         .reduce = &part->part,
         .vector = vector->base,
         .result = receive->base,
@@ -54,7 +56,8 @@ static enum fr_status open_memory(struct fr_intercept_later *later)
     struct fr_coll_reduce *part = &reduction->part;
     enum fr_status status = FR_OK;
     if (later->op->persistent)
-        status = fr_intercept_reduction_describe(reduction, later->op, later->team, true);
+        status =
+            fr_intercept_reduction_describe(reduction, later->op, later->team, !later->is_short);
     set_host(own);
     if (status == FR_OK)
         status = fr_intercept_reduction_open(reduction);
@@ -78,9 +81,10 @@ static void begin(struct fr_intercept_later *later)
 static enum fr_status end(struct fr_intercept_later *later)
 {
     const struct fr_coll_queued *queued = &later->queued;
+    const bool by_cpus = fr_intercept_later_is_by_cpus(later);
     enum fr_status status = fr_intercept_reduction_end(
-        &reduction_of(later)->part, queued->is_instead ? FR_ERR_UNSUPPORTED : queued->status);
-    if (!queued->is_instead)
+        &reduction_of(later)->part, by_cpus ? FR_ERR_UNSUPPORTED : queued->status);
+    if (!by_cpus)
         return status;
     if (queued->status == FR_OK)
         fr_intercept_coll_buffer_count_staged(later->op);
@@ -120,11 +124,17 @@ static int64_t count_elements(const struct fr_request_op *op, int ranks)
     return count;
 }
 
+// Elements count with their gaps, as CPUs post and publish them.
 size_t fr_intercept_reduction_bytes(const struct fr_request_op *op, const struct fr_coll_team *team)
 {
     int64_t bytes = 0, count = count_elements(op, team->size);
-    fr_word type = fr_abi_handle(op->args[fr_abi_rows[op->fn].send.type]);
-    return count > 0 && fr_intercept_measure_bytes(type, count, &bytes) ? (size_t)bytes : 0;
+    ptrdiff_t extent = 0, lower;
+    size_t true_extent;
+    bool known = fr_datatype_bounds(fr_abi_handle(op->args[fr_abi_rows[op->fn].send.type]), &extent,
+                                    &lower, &true_extent);
+    return known && extent > 0 && count > 0 && !__builtin_mul_overflow(count, extent, &bytes)
+               ? (size_t)bytes
+               : 0;
 }
 
 bool fr_intercept_reduction_pays(enum fr_fn fn, const fr_word *args,
@@ -138,7 +148,7 @@ bool fr_intercept_reduction_pays(enum fr_fn fn, const fr_word *args,
     struct fr_request_op op = {.fn = fn};
     memcpy(op.args, args, row->arg_count * sizeof(fr_word));
     size_t bytes = fr_intercept_reduction_bytes(&op, team);
-    return bytes > 0 && fr_policy_is_worth_task((int64_t)bytes);
+    return bytes > 0 && fr_policy_is_worth_task((int64_t)bytes, team->size);
 }
 
 static enum fr_status prepare(struct fr_intercept_later *later, enum fr_status viewed)
@@ -146,7 +156,8 @@ static enum fr_status prepare(struct fr_intercept_later *later, enum fr_status v
     struct reduction *own = reduction_of(later);
     later->host = &own->host.host;
     if (viewed == FR_OK)
-        viewed = fr_intercept_reduction_describe(&own->part, later->op, later->team, true);
+        viewed =
+            fr_intercept_reduction_describe(&own->part, later->op, later->team, !later->is_short);
     return viewed == FR_OK && is_wrong(&own->part) ? FR_ERR_UNSUPPORTED : viewed;
 }
 

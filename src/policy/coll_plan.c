@@ -8,7 +8,7 @@ enum {
     LINE_BYTES = 128,
     BY_ONE_BYTES = 128 << 20, // beyond what each link carries anyway; half a millisecond of NVLink
     AT_ONCE_BYTES = 24 << 20, // kernels take some 20 us more for these than engines on an H200
-    TASK_BYTES = 16 << 10,
+    SHORT_OF_ALL_BYTES = 128 << 10,
 };
 
 struct fr_policy_slice fr_policy_slice(size_t elements, size_t element_bytes, int ranks, int index,
@@ -90,13 +90,17 @@ bool fr_policy_moves_at_once(size_t leaving_bytes, bool by_engines, bool is_set)
     return !by_engines || (!is_set && leaving_bytes <= AT_ONCE_BYTES);
 }
 
-// A task has a price whatever its size: an agreement of all ranks, turns with the other tasks of
-// its team, and a kernel. Short data are mostly in host memory, and the few that are not go with
-// MPI's own messages in less time than a kernel takes. From a few pages on, copies to the host and
-// back cost more than the kernel does. The size was not measured.
-bool fr_policy_is_worth_task(int64_t bytes)
+// Each rank reads what all others have posted.
+bool fr_policy_is_short(int64_t bytes, int ranks)
 {
-    return bytes >= TASK_BYTES;
+    return bytes > 0 && bytes < FR_POLICY_SHORT_BYTES && bytes <= SHORT_OF_ALL_BYTES / ranks;
+}
+
+// Data between short and long go by MPI's own messages where ranks are many: CPUs would take longer
+// with the posts of all, and host memory would go through a device. The sizes were not measured.
+bool fr_policy_is_worth_task(int64_t bytes, int ranks)
+{
+    return bytes >= FR_POLICY_SHORT_BYTES || fr_policy_is_short(bytes, ranks);
 }
 
 int fr_policy_partner(int rank, int size, int step, bool sends)

@@ -31,6 +31,7 @@ struct operation {
     size_t elements; // a multiple of RANKS for a scattered result
     bool in_place;
     bool on_device; // rank 1 has device memory
+    bool is_short;
     struct fr_coll_reduce reduces[RANKS];
     struct fr_coll_host_reduce hosts[RANKS];
     unsigned char *vectors[RANKS]; // as they were
@@ -107,6 +108,7 @@ static void begin_rank(struct operation *op, int rank, uint64_t number)
         .receives = receives(op, rank),
         .host = {.call = "a test",
                  .number = number,
+                 .is_short = op->is_short,
                  .send_range = range_of(vector),
                  .receive_range = range_of(result)},
     };
@@ -210,8 +212,8 @@ static void reduce(struct operation op)
         check_rank(&op, rank);
         combined += op.hosts[rank].combined;
     }
-    CHECK(combined == op.elements * (RANKS - 1), "%zu pairs of %zu elements", combined,
-          op.elements);
+    CHECK(op.is_short || combined == op.elements * (RANKS - 1), "%zu pairs of %zu elements",
+          combined, op.elements);
     end(&op);
 }
 
@@ -230,7 +232,8 @@ static void run_forms(void)
                                       .form = (enum fr_coll_form)(j % 5),
                                       .elements = counts[j / 2 % FR_ARRAY_LENGTH(counts)],
                                       .in_place = j % 2,
-                                      .on_device = j / 5 % 2});
+                                      .on_device = j / 5 % 2,
+                                      .is_short = j % 10 < 2});
         }
     }
     pair_end();

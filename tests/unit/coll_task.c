@@ -8,6 +8,7 @@
 #include "coll/mapset.h"
 #include "fabrail/coll/alltoall.h"
 #include "fabrail/coll/bcast.h"
+#include "fabrail/coll/host_reduce.h"
 #include "fabrail/coll/queue.h"
 #include "fabrail/coll/reduction.h"
 #include "fabrail/coll/shm_slots.h"
@@ -58,7 +59,7 @@ static void open_segments(struct pair *pair)
     struct fr_job_secret secret;
     CHECK(fr_job_secret_draw(&secret) == FR_OK);
     for (int rank = 0; rank < RANKS; rank++)
-        CHECK(fr_coll_segment_open(&secret, rank, RANKS, fr_coll_team_post_bytes(RANKS),
+        CHECK(fr_coll_segment_open(&secret, rank, RANKS, fr_coll_team_segment_bytes(RANKS),
                                    &pair->teams[rank].segment) == FR_OK);
     for (int rank = 0; rank < RANKS; rank++)
         CHECK(fr_coll_segment_seal(pair->teams[rank].segment));
@@ -343,6 +344,41 @@ static void test_one_for_all(struct pair *pair, enum waits waits)
     check(&op);
 }
 
+// A reduction that CPUs can do by posts, where so many ranks take no part in the task. One round is
+// enough where none does.
+static void test_short(struct pair *pair, int declining, bool fails)
+{
+    struct operation op = {.kind = REDUCE, .pair = pair, .seed = 31 + (uint64_t)declining};
+    struct fr_coll_host_reduce hosts[RANKS];
+    struct fr_coll_task *const both[] = {&op.tasks[0], &op.tasks[1]};
+    uint64_t random = 29, before = pair->teams[0].round;
+    fill(pair, op.seed);
+    for (int rank = 0; rank < RANKS; rank++) {
+        begin(&op, rank);
+        hosts[rank] = (struct fr_coll_host_reduce){
+            .host = {.call = "reduce",
+                     .is_short = true,
+                     .send_range = buffer_of(&pair->from[rank]).range,
+                     .receive_range = buffer_of(&pair->to[rank]).range},
+            .reduce = &op.reduces[rank],
+            .vector = (uintptr_t)pair->from[rank].address,
+            .result = (uintptr_t)pair->to[rank].address,
+            .receives = true,
+        };
+        fr_coll_host_reduce_prepare(&hosts[rank]);
+        op.tasks[rank].declines = rank < declining;
+        op.tasks[rank].host = &hosts[rank].host;
+    }
+    hosts[0].host.failure = fails ? FR_ERR_NO_MEMORY : FR_OK;
+    run_all(both, RANKS, 1, &random, fails ? FR_ERR_DEVICE : FR_OK);
+    for (int rank = 0; rank < RANKS; rank++) {
+        CHECK(op.tasks[rank].is_by_posts == (declining > 0 && !fails));
+        CHECK(fails || has_result(&op, rank), "%d decline, rank %d", declining, rank);
+        fr_coll_host_end(&pair->teams[rank], &hosts[rank].host);
+    }
+    CHECK(declining == 0 || pair->teams[0].round - before == (declining < RANKS && !fails) + 1u);
+}
+
 static bool plan_nothing(struct fr_coll_team *team, void *operation, struct fr_device_move *move)
 {
     (void)team;
@@ -414,6 +450,11 @@ static void run_tasks(void)
     test_turns(&pairs[0]);
     for (int waits = NOBODY; waits <= FIRST_SOON && !in_slabs; waits++)
         test_one_for_all(&pairs[0], (enum waits)waits);
+    for (int declining = 0; declining <= RANKS && !in_slabs; declining++) {
+        test_short(&pairs[0], declining, false);
+        if (declining > 0)
+            test_short(&pairs[0], declining, true);
+    }
     test_failures(pairs);
     close_pair(&pairs[0]);
     close_pair(&pairs[1]);
@@ -559,7 +600,7 @@ static void start(void)
     struct fr_job_secret job;
     pair_begin(0);
     CHECK(fr_job_secret_draw(&job) == FR_OK);
-    CHECK(fr_coll_slots_open(&job, 0, 1, fr_coll_team_post_bytes(RANKS)) == FR_OK);
+    CHECK(fr_coll_slots_open(&job, 0, 1, fr_coll_team_segment_bytes(RANKS)) == FR_OK);
 }
 
 static void finish(void)

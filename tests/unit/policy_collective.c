@@ -48,8 +48,11 @@ static void test_by_one(void)
 {
     CHECK(fr_policy_sms_of(0, 1) == 32 && fr_policy_sms_of(0, 4) == 128);
     CHECK(fr_policy_sms_of(8, 0) == 8 && fr_policy_sms_of(8, 3) == 24);
-    CHECK(!fr_policy_is_worth_task(0) && !fr_policy_is_worth_task(16383));
-    CHECK(fr_policy_is_worth_task(16384) && fr_policy_is_worth_task(INT64_MAX));
+    CHECK(!fr_policy_is_worth_task(0, 2) && fr_policy_is_worth_task(1, 72));
+    CHECK(fr_policy_is_short(16383, 8) && !fr_policy_is_short(16384, 2));
+    CHECK(fr_policy_is_short(1820, 72) && !fr_policy_is_short(1821, 72));
+    CHECK(!fr_policy_is_worth_task(1821, 72) && !fr_policy_is_short(0, 2));
+    CHECK(fr_policy_is_worth_task(16384, 72) && fr_policy_is_worth_task(INT64_MAX, 2));
     CHECK(fr_policy_reduction_suits_one(SIZE_MAX, 2));
     CHECK(fr_policy_reduction_moment_ns(8 << 20, 2) > 0);
     CHECK(fr_policy_reduction_moment_ns((8 << 20) - 1, 2) == 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operations of a team of one host by its CPUs, for ranks that do not reach each other's memory.
+// Short ones take no more than posts of the team (host_posts.h).
 //
 // Each rank publishes its data chunk by chunk in shared memory of this operation alone, and takes
 // what it needs of the others' chunks. No function of MPI is called, so any thread can go on with
@@ -45,9 +46,17 @@ struct fr_coll_host {
     size_t elements;      // of this rank
     size_t likely_bytes;  // of a rank's data; alike on all ranks
     size_t words;         // for each pair of ranks; alike on all ranks
+    bool is_short;        // its data fit into posts; alike on all ranks
+    // Makes memory ready for the CPU where the operation has first been prepared for devices, and
+    // may set `failure`. Calls no function of MPI. NULL: it is ready.
+    void (*leave_device)(struct fr_coll_host *host);
     // Written by the functions below, the first two by a kind's operations as well.
     enum fr_status result; // of an operation that has not failed
     void *scratch;         // made with malloc, or NULL; freed with the rest
+    bool has_left;         // leave_device was called
+    bool by_posts;         // the data are in posts
+    unsigned char *post;   // this rank's, or NULL; freed with the rest
+    uint64_t round;        // in which all have posted their data, 0 before that
     struct fr_job_shm shm;
     struct fr_job_secret secret;
     bool is_open;
@@ -74,6 +83,9 @@ void fr_coll_host_end(const struct fr_coll_team *team, struct fr_coll_host *host
 // `likely_bytes` and `words` are those of its kind. The caller has the team in hand.
 void fr_coll_host_fail(struct fr_coll_team *team, const char *call, uint64_t number,
                        size_t likely_bytes, size_t words);
+
+// Gets the memory ready for the CPU, once.
+void fr_coll_host_leave_device(struct fr_coll_host *host);
 
 // The functions below are for the kinds.
 

@@ -20,6 +20,7 @@
 #define FR_FABRAIL_COLL_TASK_H
 
 #include "fabrail/coll/agree.h"
+#include "fabrail/coll/host.h"
 #include "fabrail/coll/rounds.h"
 
 // One rank's part in an operation.
@@ -59,10 +60,11 @@ struct fr_coll_part {
 // The stages of a task, in their order.
 enum fr_coll_stage {
     FR_COLL_STAGE_TURN,    // waits for the team's earlier operations, and for its memory
-    FR_COLL_STAGE_DECLINE, // says that it does not take part
+    FR_COLL_STAGE_DECLINE, // says that it does not take part, or posts its data
     FR_COLL_STAGE_COPY_IN, // copies what others read to workspace
     FR_COLL_STAGE_ADVERTS, // posts its advert, and looks for those of the others
     FR_COLL_STAGE_MAPPED, // posts whether it has mapped the memory, and looks for the others' words
+    FR_COLL_STAGE_DATA,   // posts its data for the CPUs, and looks for the others' data
     FR_COLL_STAGE_MOVE,   // begins to move its bytes
     FR_COLL_STAGE_MOVED,  // looks whether the device has moved them
     FR_COLL_STAGE_RESULTS, // posts whether that went well, and looks for the others' results
@@ -78,12 +80,17 @@ struct fr_coll_task {
     enum fr_coll_stage stage;
     enum fr_status status;
     bool declines;
+    // Does a short operation by posts where some rank cannot take part. Set by who has begun the
+    // task, on all ranks alike. NULL: the task ends with FR_ERR_UNSUPPORTED.
+    struct fr_coll_host *host;
+    bool is_by_posts; // it has done so
     bool waits;       // for the device: the caller has nothing else to do
     uint64_t waiting; // span of the meter while others have not come, 0 for none
     struct fr_device_work work;
     uint64_t turn; // count of the team's operations that were begun before
     int step;
     struct fr_coll_round round;
+    struct fr_coll_post post;    // of data
     uint32_t word;               // posted in all rounds but that of adverts
     enum fr_coll_slab_done done; // what a kernel has moved
     // The agreement's part.
@@ -111,7 +118,8 @@ void fr_coll_task_begin_declined(struct fr_coll_task *task, struct fr_coll_team 
 // task is over and may be dropped. Returns FR_OK until then, and the result of the operation with
 // it.
 //
-// FR_OK: all bytes are where they belong, on all ranks. FR_ERR_UNSUPPORTED: some rank cannot take
+// FR_OK: all bytes are where they belong, on all ranks, or those of this rank are where CPUs have
+// done the operation. FR_ERR_UNSUPPORTED: some rank cannot take
 // part, no byte has moved, and all ranks find the same. Any other failure comes after bytes have
 // moved, or because a rank is gone: the operation is lost.
 //

@@ -73,9 +73,16 @@ int fr_policy_partner(int rank, int size, int step, bool sends);
 // set the size from which copy engines serve (`is_set`).
 bool fr_policy_moves_at_once(size_t leaving_bytes, bool by_engines, bool is_set);
 
-// Returns whether a nonblocking or persistent collective is worth a task. `bytes` is what the rank
-// with most data sends or receives, which all ranks find alike.
-bool fr_policy_is_worth_task(int64_t bytes);
+// Most bytes that a rank has in a short collective.
+enum { FR_POLICY_SHORT_BYTES = 16 << 10 };
+
+// Returns whether a nonblocking or persistent collective is so short that CPUs do it by posts where
+// ranks have host memory. `bytes` is what the rank with most data sends or receives, which all
+// ranks find alike.
+bool fr_policy_is_short(int64_t bytes, int ranks);
+
+// Returns whether such a collective is worth a task.
+bool fr_policy_is_worth_task(int64_t bytes, int ranks);
 
 // Facts that decide whether this rank can take part in a reduction by kernels.
 struct fr_policy_reduction_facts {

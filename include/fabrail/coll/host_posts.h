@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Short operations of a team of one host by its CPUs (host.h). Each rank posts its data in a round
+// of the team, so nothing has to be opened or mapped. A rank without device memory posts them in
+// place of an advert. If all do, that round is all that it takes.
+#ifndef FR_FABRAIL_COLL_HOST_POSTS_H
+#define FR_FABRAIL_COLL_HOST_POSTS_H
+
+#include "fabrail/coll/host.h"
+#include "fabrail/coll/slab.h"
+
+// What the posts of all ranks in a round say.
+enum fr_coll_posted {
+    FR_COLL_POSTED_DATA,   // each has its data
+    FR_COLL_POSTED_OTHERS, // some do not
+    FR_COLL_POSTED_FAILED, // some rank cannot load its data
+};
+
+// Returns the most bytes of a post in a team of `size` ranks.
+size_t fr_coll_host_posts_bytes(int size);
+
+// Makes this rank's post, which stays valid until the operation ends. A rank that cannot load its
+// data says so in it.
+struct fr_coll_post fr_coll_host_posts_load(const struct fr_coll_team *team,
+                                            struct fr_coll_host *host);
+
+// Returns what all ranks have posted in a round, which was met. All ranks find the same. Logs which
+// rank has failed.
+enum fr_coll_posted fr_coll_host_posts_find(const struct fr_coll_team *team,
+                                            const struct fr_coll_host *host, uint64_t round);
+
+// Does the operation with the data of all ranks. Returns its result.
+FR_MUST_CHECK enum fr_status fr_coll_host_posts_take(const struct fr_coll_team *team,
+                                                     struct fr_coll_host *host, uint64_t round);
+
+// Returns what a rank tells, and its data. For host.c alone.
+void *fr_coll_host_posts_words(const struct fr_coll_team *team, const struct fr_coll_host *host,
+                               int rank);
+void *fr_coll_host_posts_data(const struct fr_coll_team *team, const struct fr_coll_host *host,
+                              int rank);
+
+#endif
