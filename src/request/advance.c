@@ -102,12 +102,23 @@ void fr_request_advance_all(void)
         step_all();
 }
 
-void fr_request_progress(void)
+static void progress(void)
 {
     fr_job_progress();
     fr_rndv_progress(NULL);
     fr_request_advance_all();
+}
+
+void fr_request_progress(void)
+{
+    progress();
     fr_request_receive_early();
+}
+
+void fr_request_begin_progress(void)
+{
+    progress();
+    fr_request_begin_early();
 }
 
 bool fr_request_advances_on(fr_word comm)

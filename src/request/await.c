@@ -66,16 +66,6 @@ void fr_request_receive_coming(void)
     }
 }
 
-// Begins a wait for some requests. For some tens of microseconds, in which most waits end, it does
-// not look at others. A test makes progress of the MPI library, so between two looks there are
-// fewer tests than other polls. A test of many requests takes longer, and mostly only some of them
-// have come: these are received while the others are on their way.
-static struct fr_wait begin_wait(size_t requests)
-{
-    enum { SPINS = 240, FEW = 8 };
-    return (struct fr_wait){.spins = SPINS / (unsigned)(1 + requests / FEW), .steps_a_yield = 16};
-}
-
 static void look_after_others(void)
 {
     fr_rndv_progress(NULL);
@@ -144,7 +134,7 @@ static int test(enum fr_fn fn, const fr_word *args, bool *over)
 // early, so it gives up its claims for that.
 static int test_until_over(enum fr_fn fn, const fr_word *args, struct fr_request_set *set)
 {
-    struct fr_wait wait = begin_wait(set ? set->count : 1);
+    struct fr_wait wait = fr_request_begin_wait(set ? set->count : 1);
     bool over = false;
     int rc = test(fn, args, &over);
     while (!over) {

@@ -26,6 +26,33 @@ static void look_at_all(struct fr_request_set *set)
     }
 }
 
+// Looks at deferred operations in their order, up to one that is not over. Returns whether there is
+// one. Receivers mostly take messages in that order.
+static bool look_at_first(struct fr_request_set *set)
+{
+    struct fr_request_looks looks = fr_request_set_begin_looks(set);
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->deferred[i] && fr_request_set_is_deferred(set, i, &looks))
+            return true;
+        set->deferred[i] = NULL;
+    }
+    return false;
+}
+
+// Makes progress while nothing is claimed, so that receives of the list can go on as well. What has
+// come to them begins, and need not be there before the others are looked at again. Returns whether
+// something is deferred still.
+static bool go_on_unclaimed(struct fr_request_set *set)
+{
+    fr_request_set_unclaim(set);
+    fr_request_begin_progress();
+    (void)!fr_request_set_claim(set);
+    if (set->tracked)
+        return fr_request_set_find_deferred(set);
+    memset(set->deferred, 0, set->count * sizeof(*set->deferred));
+    return false;
+}
+
 // Tells deferred schedules whether this call waits for them.
 static void await(const struct fr_request_set *set, bool awaits)
 {
@@ -177,15 +204,29 @@ static int add_outcome(struct fr_request_set *set, size_t index, int all, int on
 // meanwhile, since their senders may be waiting.
 static int wait_all_first(struct fr_request_set *set)
 {
-    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
-    while (set->tracked && fr_request_set_find_deferred(set)) {
-        if (!fr_wait_step(&wait)) {
-            look_at_all(set);
-            continue;
-        }
-        fr_request_set_unclaim(set);
-        fr_request_progress();
-        (void)!fr_request_set_claim(set);
+    struct fr_wait wait = fr_request_begin_wait(set->count);
+    while (fr_wait_step(&wait) ? go_on_unclaimed(set) : look_at_first(set))
+        continue;
+    return fr_request_set_finish(set, fr_request_set_call(set));
+}
+
+// Whether a list has only sends, whose RTS MPI sends without their receivers.
+static bool is_all_sent(const struct fr_request_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        bool sends = set->ops[i] && fr_abi_rows[set->ops[i]->fn].class == FR_CLASS_SEND;
+        if (!sends && fr_abi_handle_load(set->requests, i) != fr_abi_mpi.REQUEST_NULL)
+            return false;
+    }
+    return true;
+}
+
+// Waits for sends in their order, in which receivers mostly take them, and then calls MPI once.
+static int wait_for_sends(struct fr_request_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->deferred[i])
+            fr_request_wait_over(set->deferred[i]);
     }
     return fr_request_set_finish(set, fr_request_set_call(set));
 }
@@ -194,6 +235,8 @@ static int wait_all(struct fr_request_set *set)
 {
     if (fr_request_may_be_abandoned() || fr_request_is_awaited())
         return wait_all_first(set);
+    if (is_all_sent(set))
+        return wait_for_sends(set);
     for (size_t i = 0; i < set->count; i++) {
         if (set->deferred[i])
             set->ops[i] = NULL;
@@ -207,18 +250,6 @@ static int wait_all(struct fr_request_set *set)
             rc = add_outcome(set, i, rc, wait_deferred(set, i));
     }
     return rc;
-}
-
-// Makes progress while nothing is claimed, so that receives of the list can go on as well.
-static void go_on_unclaimed(struct fr_request_set *set)
-{
-    fr_request_set_unclaim(set);
-    fr_request_progress();
-    (void)!fr_request_set_claim(set);
-    if (!set->tracked)
-        memset(set->deferred, 0, set->count * sizeof(*set->deferred));
-    else
-        (void)fr_request_set_find_deferred(set);
 }
 
 // Waits for some requests as a row of tests.
@@ -239,7 +270,7 @@ static int wait_some(struct fr_request_set *set)
         }
         look_at_all(set);
         if (fr_wait_step(&wait))
-            go_on_unclaimed(set);
+            (void)go_on_unclaimed(set);
     }
 }
 

@@ -135,6 +135,9 @@ bool fr_request_arrivals_begin(struct fr_request_op *const *ops,
 // fr_request_end_early.
 void fr_request_begin_early(void);
 
+// Makes progress as fr_request_progress does, and begins to receive as fr_request_begin_early.
+void fr_request_begin_progress(void);
+
 extern _Atomic size_t fr_request_flying; // short arrivals under way
 // Waits for the copies that are under way, as far as no other thread does.
 static inline void fr_request_end_early(void)

@@ -3,6 +3,7 @@
 #ifndef FR_REQUEST_SET_INT_H
 #define FR_REQUEST_SET_INT_H
 
+#include "fabrail/core/wait.h"
 #include "fabrail/request/set.h"
 #include "request/request_int.h"
 
@@ -46,6 +47,16 @@ bool fr_request_set_claim(struct fr_request_set *set);
 // Lists in `deferred` the operations that are not complete though MPI may say so. Returns false
 // when there are none.
 bool fr_request_set_find_deferred(struct fr_request_set *set);
+
+// Begins a wait for some requests. For some tens of microseconds, in which most waits end, it does
+// not look at others. A test makes progress of the MPI library, so between two looks there are
+// fewer tests than other polls. A test of many requests takes longer, and mostly only some of them
+// have come: these are received while the others are on their way.
+static inline struct fr_wait fr_request_begin_wait(size_t requests)
+{
+    enum { SPINS = 240, FEW = 8 };
+    return (struct fr_wait){.spins = SPINS / (unsigned)(1 + requests / FEW), .steps_a_yield = 16};
+}
 
 // Begins a look at the operations of the set.
 static inline struct fr_request_looks fr_request_set_begin_looks(const struct fr_request_set *set)

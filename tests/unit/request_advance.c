@@ -43,6 +43,10 @@ void fr_rndv_progress(const struct fr_device_range *user)
     (void)user;
 }
 
+void fr_request_begin_early(void)
+{
+}
+
 size_t fr_request_receive_early(void)
 {
     return 0;
