@@ -12,7 +12,7 @@
 
 enum {
     REFUSED_LIMIT_S = 600, // for a sender to follow a refusal, where FABRAIL_TIMEOUT is not set
-    LONG_S = 10,           // between warnings that it has not
+    LONG_S = 10,           // between warnings of a wait for a sender
 };
 
 // Gives a receive up while its fragments are under way. Nobody takes these, so their tag must not
@@ -134,6 +134,15 @@ static bool pull_all(struct fr_rndv_recv *recvs, size_t count)
     return over;
 }
 
+// Names the sender of a message that could not be received. Those that were given up have a line
+// already.
+static void tell_failure(const struct fr_rndv_recv *recv)
+{
+    if (recv->status != FR_OK && recv->status != FR_ERR_CANCELLED)
+        fr_error("a message from rank %d could not be received: %s", recv->incoming->from,
+                 fr_core_status_text(recv->status));
+}
+
 // Ends all receives but those that have failed before the first byte. Nobody has seen anything of
 // these, so another scheme may do. Returns whether there is none.
 static bool end_all(struct fr_rndv_recv *recvs, size_t count)
@@ -146,6 +155,8 @@ static bool end_all(struct fr_rndv_recv *recvs, size_t count)
         fr_rndv_scheme_of(recvs[i].incoming->place.scheme)->end(&recvs[i]);
         if (recvs[i].untouched)
             refuse(&recvs[i]);
+        else
+            tell_failure(&recvs[i]);
         all = all && !recvs[i].asked;
     }
     return all;
@@ -203,13 +214,19 @@ static bool is_silent(struct fr_rndv_recv *recv, int64_t now)
         return false; // its death would be seen
     const int64_t look_ns = 2 * (int64_t)FR_SECOND_NS, past_ns = now - recv->looked_ns;
     const size_t limit_s = fr_core_settings()->timeout_s;
+    const int64_t before_s = recv->silent_ns / FR_SECOND_NS;
     recv->silent_ns += past_ns < look_ns ? past_ns : look_ns;
     const unsigned heard = fr_rndv_fragments_from(recv->incoming->from);
     if (heard != recv->heard ||
         !fr_rndv_scheme_has(recv->incoming->place.scheme, FR_RNDV_FRAGMENTED))
         recv->silent_ns = 0;
     recv->heard = heard;
-    if (limit_s == 0 || recv->silent_ns < (int64_t)limit_s * FR_SECOND_NS)
+    const int64_t silent_s = recv->silent_ns / FR_SECOND_NS;
+    if (silent_s / LONG_S > before_s / LONG_S)
+        fr_warn("rank %d has given nothing more of a message for %ld s: it is outside of MPI, or "
+                "has died on another host",
+                recv->incoming->from, (long)silent_s);
+    if (limit_s == 0 || silent_s < (int64_t)limit_s)
         return false;
     fr_error("rank %d has given nothing more of a message within the %zu s of FABRAIL_TIMEOUT",
              recv->incoming->from, limit_s);

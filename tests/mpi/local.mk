@@ -60,6 +60,10 @@ CLEANFILES += $(fr_typed_far_programs)
 fr_typed_calls_programs = $(fr_families:%=tests/mpi/typed_calls-%)
 EXTRA_DIST += tests/mpi/typed_calls.c
 CLEANFILES += $(fr_typed_calls_programs)
+# A program that loses a rank, for MPIs that go on then.
+fr_killed_programs = $(filter tests/mpi/killed-openmpi5,$(MPI_FLAVOURS:%=tests/mpi/killed-%))
+EXTRA_DIST += tests/mpi/killed.c
+CLEANFILES += $(fr_killed_programs)
 # A program whose allocations fail.
 fr_scarce_programs = $(MPI_FLAVOURS:%=tests/mpi/scarce-%)
 EXTRA_DIST += tests/mpi/scarce.c
@@ -110,7 +114,7 @@ fr_mpicc_mpiabi = $(MPIABI_MPICC)
 if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
 check_DATA += $(fr_datatype_tests) $(fr_job_tests) $(fr_job_control_tests) $(fr_fabric_programs) \
-    $(fr_transparency_programs) $(fr_typed_programs) $(fr_typed_far_programs) $(fr_external_programs) $(fr_typed_calls_programs) $(fr_scarce_programs) $(fr_many_types_programs) $(fr_with_without_preload_programs) $(fr_names_tests) \
+    $(fr_transparency_programs) $(fr_typed_programs) $(fr_typed_far_programs) $(fr_external_programs) $(fr_typed_calls_programs) $(fr_scarce_programs) $(fr_killed_programs) $(fr_many_types_programs) $(fr_with_without_preload_programs) $(fr_names_tests) \
     $(fr_report_programs) tests/mpi/libfryield.so $(fr_bounds_programs) $(fr_coll_multihost_programs) tests/mpi/libfrcount.so \
     tests/mpi/libfrshm.so $(MPI_FLAVOURS:%=tests/bench/job-%)
 $(fr_datatype_tests): tests/mpi/datatype_test-%: $(fr_datatype_sources) tests/mpi/datatype_test.h \
@@ -143,6 +147,9 @@ $(fr_typed_far_programs): tests/mpi/typed_far-%: tests/mpi/typed_far.c tests/pro
 	$(fr_program)
 $(fr_typed_calls_programs): tests/mpi/typed_calls-%: tests/mpi/typed_calls.c tests/programs/memory-%.o \
     tests/programs/memory.h tests/unit/check.h tests/sim/calls.h
+	$(fr_program)
+$(fr_killed_programs): tests/mpi/killed-%: tests/mpi/killed.c tests/programs/memory-%.o \
+    tests/programs/memory.h
 	$(fr_program)
 $(fr_scarce_programs): tests/mpi/scarce-%: tests/mpi/scarce.c tests/programs/memory-%.o \
     tests/programs/memory.h tests/programs/harness.h
