@@ -14,14 +14,6 @@ FR_MUST_CHECK enum fr_status fr_request_copy_in(struct fr_request_op *const *ops
 // MPI has returned. Returns what the application's call returns.
 int fr_request_deliver_one(struct fr_request_op *op, void *status, int rc);
 
-// Whether the application may go on after an error. Receives that are too short for an RTS are
-// looked at then. Set by the first call that sets such an error handler.
-extern _Atomic bool fr_request_errors_told;
-static inline bool fr_request_errors_return(void)
-{
-    return atomic_load_explicit(&fr_request_errors_told, memory_order_relaxed);
-}
-
 // Returns whether MPI's code for a receive says that it has brought something. That includes a
 // message, or its RTS, that is longer than the buffer.
 bool fr_request_has_come(int code);
@@ -64,21 +56,6 @@ bool fr_request_needs_comm(fr_word comm);
 // before a communicator is freed, since its handle may come back as another one's; and once more
 // if MPI has not freed it.
 void fr_request_comm_change(fr_word comm, char before, char after);
-
-// Returns the MPI error code for one of Fabrail's statuses.
-int fr_request_error_code(enum fr_status status);
-
-// Raises an MPI error code on a communicator, window or file, or with object_kind 0 as an error
-// without one. Returns the code, if the error handler returns.
-int fr_request_raise(char object_kind, fr_word object, int code);
-
-// Logs which call's copies have failed, and raises the error on what the operation belongs to.
-// Returns the MPI error code, if the error handler returns.
-int fr_request_fail(const struct fr_request_op *op, enum fr_status status);
-
-// Fails an operation that is over, as fr_request_fail does. Frees it first, since the error handler
-// may not return.
-int fr_request_fail_and_free(struct fr_request_op *op, enum fr_status status);
 
 // The number of the application's call that this thread is in. An error handler may leave a call by
 // longjmp or an exception. So what an earlier call has claimed and not given back was left.
@@ -201,32 +178,6 @@ static inline bool fr_request_is_awaited(void)
 // Calls the real function and returns its code. Where senders may depend on this process, a
 // function that waits for one message or for untracked requests is called as a row of tests.
 int fr_request_call_real(enum fr_fn fn, const fr_word *args);
-
-// ---- the attendant, a thread under MPI_THREAD_MULTIPLE (attendant.c)
-
-// Allows the attendant. It calls `look` again and again, which calls fr_request_attend and returns
-// whether others were served.
-void fr_request_attendant_allow(bool (*look)(void));
-
-// Has the attendant look as long as a window lives whose ranks send each other messages, allowed or
-// not. Returns false if no thread can be started. Each call has a call of the second function.
-FR_MUST_CHECK bool fr_request_attendant_keep(bool (*look)(void));
-void fr_request_attendant_let_go(void);
-
-// Returns whether the attendant looks after others, so that sends may wait in their buffers
-// whatever the program's threads do. Starts it if it is allowed and this process uses a device.
-// Costs a load or two otherwise.
-bool fr_request_is_attended(void);
-
-// Has the attendant look, since others may have begun to depend on this process. Whatever they
-// depend on is counted before. Returns whether there is an attendant.
-bool fr_request_attendant_wake(void);
-
-// Gives and receives what others wait for. Called by the attendant alone.
-void fr_request_attend(void);
-
-// Ends the attendant, and allows no other. Called when no other thread is in MPI.
-void fr_request_attendant_stop(void);
 
 // Called before a collective, in which nothing can be received. Receives what comes from senders
 // that have had to wait, until nothing has come for a moment.

@@ -5,7 +5,7 @@ libmodules_la_SOURCES += src/device/aperture.c include/fabrail/device/aperture.h
 	src/device/model.c src/device/barrier_kernel.c include/fabrail/device/barrier_kernel.h src/device/pack.c src/device/reshape.c \
 	include/fabrail/device/pack.h src/device/find_drivers.c \
 	src/device/push.c src/device/reduce.c src/device/reduce_host.c include/fabrail/device/reduce.def include/fabrail/device/reduce.h \
-	include/fabrail/device/round.h src/device/vendors.c include/fabrail/device/shape.h src/device/few.c src/device/runs.c include/fabrail/device/runs.h src/device/words.c src/device/work.c
+	include/fabrail/device/round.h src/device/vendors.c include/fabrail/device/shape.h include/fabrail/device/shape_table.h include/fabrail/device/shape_walk.h src/device/few.c src/device/runs.c include/fabrail/device/runs.h src/device/words.c src/device/work.c
 
 # CUDA: the driver and NVML, found at run time.
 libmodules_la_SOURCES += src/device/cuda/context.c src/device/cuda/cuda_int.h src/device/cuda/cuda_driver.h \
@@ -29,6 +29,8 @@ libmodules_la_SOURCES += src/device/cuda/image.S
 endif
 kernel_headers = include/fabrail/device/kernels.h include/fabrail/device/elements.h include/fabrail/device/reduce.def \
     include/fabrail/device/round.h src/device/cuda/barrier.cuh
+pack_headers = include/fabrail/device/shape.h include/fabrail/device/shape_table.h include/fabrail/device/shape_walk.h \
+    include/fabrail/device/kernels.h
 src/device/cuda/kernels.fatbin: src/device/cuda/kernels.cu $(kernel_headers)
 	$(AM_V_GEN)$(MKDIR_P) src/device/cuda && $(NVCC) -fatbin -O3 -I$(srcdir)/src -I$(srcdir)/include $(NVCC_CODE) \
 	    $(NVCCFLAGS) -o $@ $(srcdir)/src/device/cuda/kernels.cu
@@ -36,7 +38,7 @@ src/device/cuda/kernels.fatbin: src/device/cuda/kernels.cu $(kernel_headers)
 src/device/cuda/reduce.fatbin: src/device/cuda/reduce.cu $(kernel_headers)
 	$(AM_V_GEN)$(MKDIR_P) src/device/cuda && $(NVCC) -fatbin -O3 -fmad=false -I$(srcdir)/src -I$(srcdir)/include \
 	    $(NVCC_CODE) $(NVCCFLAGS) -o $@ $(srcdir)/src/device/cuda/reduce.cu
-src/device/cuda/pack.fatbin: src/device/cuda/pack.cu include/fabrail/device/shape.h include/fabrail/device/kernels.h
+src/device/cuda/pack.fatbin: src/device/cuda/pack.cu $(pack_headers)
 	$(AM_V_GEN)$(MKDIR_P) src/device/cuda && $(NVCC) -fatbin -O3 -I$(srcdir)/src -I$(srcdir)/include $(NVCC_CODE) \
 	    $(NVCCFLAGS) -o $@ $(srcdir)/src/device/cuda/pack.cu
 src/device/cuda/image.lo: src/device/cuda/kernels.fatbin src/device/cuda/pack.fatbin \

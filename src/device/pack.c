@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "fabrail/device/pack.h"
+#include "fabrail/device/shape_walk.h"
 
 #include "device/device_int.h"
 #include "fabrail/core/meter.h"

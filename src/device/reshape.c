@@ -7,6 +7,7 @@
 #include "fabrail/core/meter.h"
 #include "fabrail/device/pack.h"
 #include "fabrail/device/runs.h"
+#include "fabrail/device/shape_walk.h"
 
 static bool is_wide(int64_t units)
 {

@@ -6,6 +6,8 @@
 
 #include "intercept/intercept_int.h"
 
+#include "fabrail/request/errors.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,6 +7,7 @@
 #include "fabrail/coll/alltoall.h"
 #include "fabrail/job.h"
 #include "fabrail/report.h"
+#include "fabrail/request/errors.h"
 #include "fabrail/request/posted.h"
 #include "fabrail/request/window.h"
 #include "fabrail/rndv/progress.h"

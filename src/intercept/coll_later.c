@@ -7,6 +7,7 @@
 #include "fabrail/coll/host_exchange.h"
 #include "fabrail/policy/coll_plan.h"
 #include "fabrail/report.h"
+#include "fabrail/request/errors.h"
 #include "intercept/coll_buffer.h"
 
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 
 struct fr_intercept_later;
 
-// What differs between reductions and exchanges.
+// The functions that differ between reductions and exchanges.
 struct fr_intercept_later_kind {
     // Prepares an operation once, and sets `host`. `viewed` says how its views could be built.
     // Returns FR_ERR_UNSUPPORTED where this rank begins nothing, as no other one does.

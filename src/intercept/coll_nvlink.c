@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "fabrail/job.h"
+#include "fabrail/request/errors.h"
 #include "fabrail/rndv/progress.h"
 #include "intercept/coll_exchange.h"
 

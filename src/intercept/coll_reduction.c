@@ -7,6 +7,7 @@
 #include "intercept/coll_reduction.h"
 
 #include "fabrail/policy/coll_plan.h"
+#include "fabrail/request/errors.h"
 #include "intercept/views.h"
 
 // Returns the kernels' type for a predefined datatype of this family and size, FR_TYPE_COUNT for

@@ -12,6 +12,7 @@
 #include "fabrail/job.h"
 #include "fabrail/policy/coll_plan.h"
 #include "fabrail/report.h"
+#include "fabrail/request/errors.h"
 #include "fabrail/request/schedule.h"
 #include "fabrail/staging/own_copy.h"
 #include "intercept/coll_later.h"
@@ -308,7 +309,7 @@ static int start_exchange(struct fr_request_op *op)
     return rc == fr_abi_mpi.SUCCESS && own ? start_own(op, team, &send, &receive) : rc;
 }
 
-// Returns the tag of a message. Two neighbours of a grid can be the same process. What that sends
+// Returns the tag of a message. Two neighbours of a grid can be the same process. Its message
 // to the one side arrives from the other.
 static int tag_of(const struct fr_request_op *op, bool grid, int index, bool sends)
 {

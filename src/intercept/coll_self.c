@@ -6,6 +6,7 @@
 // data are then there. A persistent request makes the copies at each start.
 #include "config.h"
 
+#include "fabrail/request/errors.h"
 #include "fabrail/staging/own_copy.h"
 #include "intercept/coll_buffer.h"
 #include "intercept/views.h"

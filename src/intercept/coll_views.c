@@ -118,8 +118,8 @@ static enum fr_status reduce_scatter_counts(const struct collective *call)
                           total);
 }
 
-// Leaves out absent neighbours. Nobody is beyond the border of a grid that is not periodic. What
-// would come from there stays as it was.
+// Leaves out absent neighbours. Nobody is beyond the border of a grid that is not periodic. The
+// slice of such a neighbour stays as it was.
 static enum fr_status leave_absent(struct fr_request_op *op, fr_word comm)
 {
     struct fr_staging_view *view = &op->views[op->view_count - 1];

@@ -139,7 +139,7 @@ static bool has_errors_return(fr_word comm)
 // communicator alive, and schedules need its handle each time they are started. So it stays until
 // the last of them goes, but for its attributes.
 //
-// What nobody has received on it, nobody will. Exceptions are operations under way, which another
+// Nobody will receive what is left on it. Exceptions are operations under way, which another
 // thread may be waiting for in a blocking call, and messages that were matched.
 static bool free_with_messages(fr_word comm, fr_word *args, int *result)
 {

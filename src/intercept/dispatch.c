@@ -6,6 +6,8 @@
 #include "fabrail/core/time.h"
 #include "fabrail/job.h"
 #include "fabrail/report.h"
+#include "fabrail/request/attendant.h"
+#include "fabrail/request/errors.h"
 #include "fabrail/request/window.h"
 #include "fabrail/rma.h"
 #include "fabrail/rndv/incoming.h"
@@ -22,7 +24,7 @@ enum check {
 
 // Calls that the MPI library makes itself from a handler, further down the stack, go straight
 // through. An application's error handler may leave by longjmp or an exception, and the mark then
-// stays. What the application then calls is never taken for the library's, wherever on the stack it
+// stays. A later call of the application is never taken for the library's, wherever on the stack it
 // is.
 FR_TLS uintptr_t fr_intercept_handler_frame;
 

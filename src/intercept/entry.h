@@ -32,8 +32,8 @@ enum fr_intercept_check {
     FR_CHECK_NONE,        // every call needs a look
 };
 
-// What becomes of others while a blocking function waits. They may depend on this process to
-// receive what they send, or to give what they ask for.
+// The way in which a blocking function serves others while it waits. They may depend on this
+// process to receive what they send, or to give what they ask for.
 enum fr_intercept_meanwhile {
     FR_MEANWHILE_RETURNS, // it waits for nobody, or for no more than progress of MPI
     // While others may depend on this process it is done as a row of tests, or it is Fabrail's own.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the guard sees of a buffer, and what it reports.
+// The guard's look at a buffer, and its findings.
 //
 // A buffer is hashed when the call is made, the application's work is waited for, and the buffer is
 // hashed again. It comes to the host in chunks for that. Only the bytes that the datatype selects
@@ -251,7 +251,7 @@ void fr_guard_wait(const struct fr_guard_op *guarded)
         (void)fr_device_app_work_wait(range, make_progress);
 }
 
-// What MPI itself writes is no finding.
+// A buffer that MPI itself writes is no finding.
 void fr_guard_end(struct fr_guard_op *guarded)
 {
     struct fr_request_op *op = guarded->op;

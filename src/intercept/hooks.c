@@ -13,6 +13,8 @@
 #include "fabrail/ipc/tuned.h"
 #include "fabrail/job.h"
 #include "fabrail/report.h"
+#include "fabrail/request/attendant.h"
+#include "fabrail/request/errors.h"
 #include "fabrail/request/schedule.h"
 #include "fabrail/rma.h"
 #include "fabrail/staging/typed_copy.h"

@@ -13,6 +13,7 @@
 #include "fabrail/job/control.h"
 #include "fabrail/rail.h"
 #include "fabrail/report.h"
+#include "fabrail/request/attendant.h"
 #include "fabrail/rndv/progress.h"
 
 #include <stdlib.h>
@@ -160,8 +161,8 @@ void fr_intercept_messages_start(void)
         fr_intercept_rndv_is_enabled && takers.span_hosts && fr_intercept_wants_host_rails();
 }
 
-// Makes progress for others. What they have not received yet may need this process, which is in no
-// other call any more.
+// Makes progress for others. Messages that they have not received yet may need this process, which
+// is in no other call any more.
 static void help_others(void)
 {
     if (fr_intercept_rndv_is_enabled)

@@ -5,6 +5,7 @@
 // real MPI is called without data, to check the arguments.
 #include "config.h"
 
+#include "fabrail/request/errors.h"
 #include "fabrail/staging/own_copy.h"
 #include "intercept/coll_buffer.h"
 #include "intercept/views.h"

@@ -5,6 +5,7 @@
 // full.
 #include "config.h"
 
+#include "fabrail/request/errors.h"
 #include "fabrail/request/posted.h"
 #include "fabrail/rndv/incoming.h"
 #include "fabrail/rndv/progress.h"

@@ -4,6 +4,8 @@
 #include "config.h"
 
 #include "fabrail/job.h"
+#include "fabrail/request/attendant.h"
+#include "fabrail/request/errors.h"
 #include "intercept/window.h"
 
 #include <stdlib.h>

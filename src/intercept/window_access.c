@@ -2,6 +2,7 @@
 // One-sided operations on windows over device memory, from their arguments to their result.
 #include "config.h"
 
+#include "fabrail/request/errors.h"
 #include "fabrail/request/schedule.h"
 #include "intercept/coll_reduction.h"
 #include "intercept/window.h"

@@ -2,13 +2,14 @@
 // When the report is written: at MPI_Finalize, at MPI_Abort, when a signal kills the process, or
 // when it exits without any of these.
 //
-// What else happens then stays as it was. After a signal comes its default action, or the handler
-// that the MPI library has set in MPI_Init. A signal for which the application had a handler before
-// is not watched. A handler that the application sets later replaces this module's.
+// All else that happens then stays as it was. After a signal comes its default action, or the
+// handler that the MPI library has set in MPI_Init. A signal for which the application had a
+// handler before is not watched. A handler that the application sets later replaces this module's.
 #include "config.h"
 
 #include "fabrail/core/time.h"
 #include "fabrail/job.h"
+#include "report/out.h"
 #include "report/report_int.h"
 
 #include <dlfcn.h>

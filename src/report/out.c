@@ -5,6 +5,8 @@
 
 #include "report/report_int.h"
 
+#include "report/out.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -158,8 +160,8 @@ void fr_report_out_remove(const char *name)
         unlink(name);
 }
 
-// Opens a device or the like. A pipe is opened only if it has a reader, who is then waited for.
-// What /dev/stdout leads to is written to at its end.
+// Opens a device or the like. A pipe is opened only if it has a reader, who is then waited for. A
+// file that /dev/stdout leads to is written to at its end.
 static int open_special(const char *name)
 {
     bool in_dev = strncmp(name, "/dev/", 5) == 0 || strncmp(name, "/proc/", 6) == 0;

@@ -6,6 +6,7 @@
 #include "fabrail/core/files.h"
 #include "fabrail/core/time.h"
 #include "fabrail/job.h"
+#include "report/out.h"
 #include "report/report_int.h"
 
 #include <inttypes.h>

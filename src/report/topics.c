@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What would spare device buffers the way that they took: from the reasons that were recorded, so
-// it says nothing that the job has not shown.
+// Advice that would spare device buffers the way that they took: from the reasons that were
+// recorded, so it says nothing that the job has not shown.
 #include "config.h"
 
 #include "fabrail/report/verdict.h"
@@ -9,7 +9,7 @@
 
 enum kind { MESSAGE, REDUCTION, COLLECTIVE, OTHER };
 
-// What a function is, by its name.
+// Returns the kind of a function, by its name.
 static enum kind kind_of(const char *name)
 {
     static const struct {

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "fabrail/job.h"
+#include "report/out.h"
 #include "report/report_int.h"
 
 #include <sys/mman.h>

@@ -213,7 +213,7 @@ static void share_out(const struct fr_verdict_rank *ranks, int count, int size, 
     }
 }
 
-// Finds the ranks that the others wait for. What a rank waits itself is no fault of its own. Some
+// Finds the ranks that the others wait for. A wait of a rank's own is no fault of its. Some
 // stand out if they are few and stand for most of what is left.
 static bool find_late(const struct fr_verdict_rank *ranks, int count, struct fr_verdict *verdict)
 {

@@ -15,6 +15,7 @@
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
 #include "fabrail/request.h"
+#include "fabrail/request/attendant.h"
 #include "fabrail/rndv/progress.h"
 
 enum { LEAST_NAP_NS = 20000, MOST_NAP_NS = 5000000, MOST_NAP_FOR_WINDOWS_NS = 1000000 };

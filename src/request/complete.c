@@ -4,6 +4,7 @@
 // none.
 #include "config.h"
 
+#include "fabrail/request/errors.h"
 #include "fabrail/rndv/receive.h"
 #include "request/set_int.h"
 #include "request/table.h"

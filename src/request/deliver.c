@@ -5,6 +5,7 @@
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
 #include "fabrail/report.h"
+#include "fabrail/request/errors.h"
 #include "fabrail/request/schedule.h"
 #include "fabrail/rndv/receive.h"
 #include "fabrail/staging/packed.h"

@@ -10,6 +10,7 @@
 
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
+#include "fabrail/request/errors.h"
 #include "fabrail/request/schedule.h"
 #include "request/set_int.h"
 #include "request/table.h"

@@ -17,7 +17,7 @@ libmodules_la_SOURCES += \
 	src/request/pending.c \
 	src/request/persistent.c \
 	src/request/rts_receive.c \
-	include/fabrail/request.h \
+	include/fabrail/request.h include/fabrail/request/attendant.h include/fabrail/request/errors.h \
 	include/fabrail/request/op.h \
 	include/fabrail/request/window.h \
 	src/request/request_int.h \

@@ -3,6 +3,7 @@
 // messages longer than their buffer, and from parts of a schedule.
 #include "config.h"
 
+#include "fabrail/request/errors.h"
 #include "fabrail/request/schedule.h"
 #include "request/set_int.h"
 

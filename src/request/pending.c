@@ -10,6 +10,7 @@
 #include "request/table.h"
 
 #include "fabrail/core/wait.h"
+#include "fabrail/request/errors.h"
 
 _Atomic size_t fr_request_pending_count;
 

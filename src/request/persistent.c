@@ -2,6 +2,7 @@
 // Starting persistent operations, and the partitions of partitioned ones.
 #include "config.h"
 
+#include "fabrail/request/errors.h"
 #include "fabrail/request/schedule.h"
 #include "request/table.h"
 

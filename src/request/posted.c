@@ -5,6 +5,8 @@
 #include "request/places.h"
 
 #include "fabrail/core/wait.h"
+#include "fabrail/request/attendant.h"
+#include "fabrail/request/errors.h"
 #include "fabrail/rndv/incoming.h"
 #include "request/table.h"
 

@@ -9,6 +9,7 @@
 #include "fabrail/core/time.h"
 #include "fabrail/job.h"
 #include "fabrail/report.h"
+#include "fabrail/request/errors.h"
 #include "fabrail/rndv/receive.h"
 #include "fabrail/staging/packed.h"
 #include "request/request_int.h"

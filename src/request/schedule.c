@@ -11,6 +11,7 @@
 
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
+#include "fabrail/request/errors.h"
 #include "fabrail/rndv/progress.h"
 #include "request/table.h"
 

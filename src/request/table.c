@@ -7,6 +7,7 @@
 #include "request/table.h"
 
 #include "fabrail/core/wait.h"
+#include "fabrail/request/attendant.h"
 #include "fabrail/request/posted.h"
 #include "fabrail/rndv/incoming.h"
 

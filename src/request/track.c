@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "fabrail/core/wait.h"
+#include "fabrail/request/errors.h"
 #include "fabrail/request/posted.h"
 #include "fabrail/request/schedule.h"
 #include "fabrail/rndv/incoming.h"

@@ -12,6 +12,7 @@
 
 #include "fabrail/core/hash.h"
 #include "fabrail/core/time.h"
+#include "fabrail/device/shape_table.h"
 #include "fabrail/staging/tables.h"
 
 #include <stdlib.h>

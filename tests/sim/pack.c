@@ -5,7 +5,7 @@
 
 #include "sim.h"
 
-#include "fabrail/device/shape.h"
+#include "fabrail/device/shape_walk.h"
 
 #include <string.h>
 

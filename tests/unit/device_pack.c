@@ -9,6 +9,7 @@
 #include "device/cuda/cuda_int.h"
 #include "driver.h"
 #include "fabrail/device/pack.h"
+#include "fabrail/device/shape_walk.h"
 #include "rndv/strides.h"
 
 enum { SPACE = 1 << 20, MOST_PACKED = 1 << 16, ROUNDS = 1500, KERNEL_ROUNDS = 300 };

@@ -6,6 +6,7 @@
 #include "report/report_int.h"
 
 #include "check.h"
+#include "report/out.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,6 +6,7 @@
 #include "fabrail/core/time.h"
 #include "fabrail/job.h"
 #include "fabrail/request.h"
+#include "fabrail/request/attendant.h"
 
 #include "check.h"
 #include "fabrail/rndv/progress.h"

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "fabrail/job.h"
+#include "fabrail/request/errors.h"
 #include "request/set_int.h"
 
 #include "check.h"

@@ -7,6 +7,7 @@
 #include "request/set_int.h"
 
 #include "check.h"
+#include "fabrail/request/errors.h"
 #include "request/table.h"
 
 enum {

@@ -9,6 +9,7 @@
 #include "check.h"
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
+#include "fabrail/request/errors.h"
 #include "fabrail/request/schedule.h"
 #include "request/table.h"
 

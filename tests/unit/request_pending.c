@@ -4,6 +4,7 @@
 // does so.
 #include "config.h"
 
+#include "fabrail/request/errors.h"
 #include "intercept/intercept_int.h"
 #include "request/table.h"
 

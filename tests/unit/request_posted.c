@@ -6,6 +6,8 @@
 #include "fabrail/request/posted.h"
 
 #include "check.h"
+#include "fabrail/request/attendant.h"
+#include "fabrail/request/errors.h"
 #include "fabrail/rndv/incoming.h"
 #include "request/table.h"
 

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "fabrail/job.h"
+#include "fabrail/request/errors.h"
 #include "fabrail/request/schedule.h"
 #include "fabrail/rndv/progress.h"
 #include "request/table.h"

@@ -5,7 +5,7 @@
 #define FR_FABRAIL_DEVICE_PACK_H
 
 #include "fabrail/device.h"
-#include "fabrail/device/shape.h"
+#include "fabrail/device/shape_table.h"
 
 // Returns a divisor for dividends of at most FR_PACK_SMALL. `value` is from 1 to FR_PACK_SMALL.
 struct fr_pack_divisor fr_device_pack_divisor(uint64_t value);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What module rail is given: memory to be registered, and the options of a position.
+// The input of module rail: memory to be registered, and the options of a position.
 #ifndef FR_FABRAIL_RAIL_OPTIONS_H
 #define FR_FABRAIL_RAIL_OPTIONS_H
 

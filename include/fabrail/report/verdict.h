@@ -54,7 +54,7 @@ struct fr_verdict_site {
     uint64_t ns, wait_ns;
 };
 
-// What a rank has done.
+// Counts and times of a rank.
 struct fr_verdict_rank {
     int32_t rank; // in MPI_COMM_WORLD
     uint32_t rails;

@@ -31,8 +31,8 @@ enum fr_staging_way { FR_TYPED_BY_KERNEL, FR_TYPED_BY_DRIVER, FR_TYPED_BY_CPU, F
 void fr_staging_copy_elements(const struct fr_staging_packing *packing,
                               struct fr_device_batch *batch);
 
-// What this process has copied so far of data with gaps, by each way. The values are not of one
-// moment.
+// Counts of data with gaps that this process has copied so far, by each way. The values are not of
+// one moment.
 struct fr_staging_typed {
     uint64_t copies, bytes;
 };

@@ -8,7 +8,7 @@
 // are as wide as offsets, lengths and addresses allow, and never wider than a block. Each thread
 // finds several places, without a division for each, and has all of their loads under way before
 // it stores.
-#include "fabrail/device/shape.h"
+#include "fabrail/device/shape_walk.h"
 
 // One side of a copy that has a shape.
 struct side {
