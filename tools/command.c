@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What all subcommands share: reading options by the table, help and complaints.
+// Code that all subcommands share: reading options by the table, help and complaints.
 #include "config.h"
 
 #include "command.h"

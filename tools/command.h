@@ -53,7 +53,7 @@ int fr_tool_status(int code);
 // Writes a line to standard error, after the name of the command. Returns false.
 bool fr_tool_complain(const char *format, ...) FR_PRINTF(1, 2);
 
-// The same, and where to read on. Returns EXIT_USAGE.
+// Complains as fr_tool_complain does, and says where to read on. Returns EXIT_USAGE.
 int fr_tool_misuse(const char *format, ...) FR_PRINTF(1, 2);
 
 // Says that the option just read takes `what` ("a size"), and not its argument. Returns EXIT_USAGE.

@@ -110,7 +110,7 @@ static int words_of_list(int left, char *const *words)
     return words[0][0] == '-' && left > 2 && strcmp(words[1], env_list) == 0 ? 3 : 0;
 }
 
-// What stands in Open MPI's parameter for a list of variables already, NULL for nothing. Open MPI 4
+// Returns the list of variables that Open MPI's parameter has already, NULL for none. Open MPI 4
 // takes no -x beside such a list.
 static const char *asked_list(int end, char *const *words)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an ELF file says of itself: for which machine it is, whether anything can be preloaded, and
-// which libraries it needs.
+// Facts that an ELF file has of itself: for which machine it is, whether anything can be preloaded,
+// and which libraries it needs.
 #ifndef FR_TOOLS_ELF_H
 #define FR_TOOLS_ELF_H
 

@@ -195,8 +195,8 @@ static void set_defaults(struct options *options)
         options->place = FR_PLACE_HOST;
 }
 
-// What the command line leaves open is asked: the first MPI on the path, or of the family named,
-// whether it is GPU-aware, and the driver for fabric memory.
+// Finds facts that the command line leaves open. Asks the first MPI on the path, or of the family
+// named, whether it is GPU-aware, and the driver for fabric memory.
 static void find_facts(const struct options *options, struct fr_explain_facts *facts,
                        const char **source)
 {

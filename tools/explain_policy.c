@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the policy says of one buffer of one call: first which path a process takes by itself, then
+// The policy's answer for one buffer of one call: first which path a process takes by itself, then
 // whether the ranks move the bytes themselves.
 #include "config.h"
 
@@ -154,7 +154,7 @@ static bool is_served(const struct fr_explain_facts *facts, enum fr_fn fn)
            (fr_core_settings()->paths & FR_PATH_BIT_PEER);
 }
 
-// What each of many ranks does, or the root where one alone does something.
+// Returns the traffic of each of many ranks, or of the root where one alone does something.
 static enum fr_policy_size traffic_of(enum fr_fn fn)
 {
     const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
@@ -241,7 +241,7 @@ static bool has_buffer(enum fr_fn fn)
     return fr_abi_rows[fn].buffer_count > 0;
 }
 
-// What the library would say, were all ranks to make this call in one place.
+// Returns the reason that the library would give, were all ranks to make this call in one place.
 static const char *staged_because(const struct fr_explain_facts *facts, enum fr_fn fn,
                                   const char *reason)
 {

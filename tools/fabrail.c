@@ -117,7 +117,7 @@ static int help_on(const char *name)
     return EXIT_SUCCESS;
 }
 
-// What the command does by itself. The probes are for its own use.
+// Subcommands of the command's own. The probes are for its own use.
 static int run_none(const char *argument, int argc, char **argv)
 {
     if (strcmp(argument, "--probe-mpi") == 0)

@@ -35,7 +35,7 @@ bool fr_figures_take(struct fr_figures *figures, const char *line, const struct 
 bool fr_figures_add(struct fr_figures *figures, const struct fr_figure *one);
 void fr_figures_free(struct fr_figures *figures);
 
-// What was measured where, by which release and which command.
+// Where figures were measured, by which release and which command.
 struct fr_figures_source {
     char version[32], machine[320], device[240], day[32], command[1024];
     bool simulated;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Figures of a former run, from the JSON that was written then: so plots can be drawn where the
-// benchmarks cannot run. What does not hold together is complained of, with the figure's number.
+// benchmarks cannot run. Data that do not hold together get a complaint, with the figure's number.
 #include "config.h"
 
 #include "figures.h"

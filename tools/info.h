@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What this machine offers, as `fabrail info` shows it and `fabrail explain` takes it for granted.
+// The offer of this machine, as `fabrail info` shows it and `fabrail explain` takes it for granted.
 // Each part is found out by one function, which never fails: what cannot be had is said in words.
 #ifndef FR_TOOLS_INFO_H
 #define FR_TOOLS_INFO_H
@@ -112,8 +112,8 @@ void fr_info_mpis_find(struct fr_info_mpis *mpis, bool start, const char *librar
 // Starts such a rank for one launcher.
 void fr_info_mpi_ask(struct fr_info_mpi *mpi, const char *library);
 
-// What that rank does: prints what the first of these libraries that can be loaded says of itself.
-// Returns the exit status.
+// Does the work of that rank: prints what the first of these libraries that can be loaded says of
+// itself. Returns the exit status.
 int fr_info_probe_mpi(int count, char **libraries);
 
 // Prints libfabric's providers, in the same way, and the rails of GPUs, each two arguments: its

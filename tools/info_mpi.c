@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// fabrail info: the MPIs on the path. What one is and whether it takes device pointers it is asked
-// itself, in a rank that its own launcher starts, with the library preloaded: so this also shows
+// fabrail info: the MPIs on the path. Each is asked which one it is and whether it takes device
+// pointers, in a rank that its own launcher starts, with the library preloaded. So this also shows
 // that the two work together.
 #include "config.h"
 
@@ -15,7 +15,7 @@
 
 enum { START_SECONDS = 30, GPU_SUPPORT_CUDA = 0 };
 
-// What the rank prints, a line each.
+// The lines that the rank prints begin with these.
 #define SAYS_LIBRARY "fabrail-probe library "
 #define SAYS_AWARE   "fabrail-probe gpu-aware "
 #define SAYS_REPORT  "info: report: " // printed by the library itself

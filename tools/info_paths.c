@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // fabrail info: which paths messages of device memory will take on this machine, and why not the
-// others. What a single process decides is asked of the policy that the library itself goes by.
+// others. Decisions of a single process come from the policy that the library itself goes by.
 #include "config.h"
 
 #include "fabrail/policy.h"
@@ -135,7 +135,7 @@ int fr_info_paths(const struct fr_info *info, const struct fr_info_mpi *mpi,
     };
     struct fr_policy_choice local = fr_policy_choose(&facts);
     facts.multi_node_nvlink = info->gpus.count > 0 && gpu->clique.valid;
-    // What was not tried is taken to work.
+    // A way that was not tried is taken to work.
     facts.fabric_workspace = info->gpus.count > 0 && !*gpu->handles[FR_INFO_FABRIC].why_not;
     struct fr_policy_choice wide = fr_policy_choose(&facts);
     int count = 0;

@@ -76,7 +76,7 @@ bool fr_launch_complain(const char *what, const char *name)
     return fr_tool_complain("there is no %s %s", what, name);
 }
 
-// What --version says that only one family does, and what the family is called.
+// Words that --version of one family alone says, and the name of the family.
 static const struct {
     const char *text;
     enum fr_launch_family family;
@@ -208,7 +208,7 @@ bool fr_launch_find_programs(char folder[FR_FILE_NAME_BYTES])
     return false;
 }
 
-// What configure calls an MPI of release 5 has that number behind it.
+// The name that configure gives an MPI of release 5 has that number behind it.
 bool fr_launch_find_benchmark(const char *folder, const char *name,
                               const struct fr_launcher *launcher, enum fr_launch_family family,
                               char *path, size_t room)

@@ -69,8 +69,8 @@ bool fr_launch_find_benchmark(const char *folder, const char *name,
 int fr_launch_find_program(enum fr_launch_family family, int count, char *const *words);
 
 // Puts together the command that gives `assignments` ("NAME=VALUE", ended by NULL, the first being
-// LD_PRELOAD) to the ranks: `words` are the launcher's, with its name first. What has to go into
-// the launcher's own environment is put there. Returns false after a complaint.
+// LD_PRELOAD) to the ranks: `words` are the launcher's, with its name first. Variables of the
+// launcher's own environment are put there. Returns false after a complaint.
 FR_MUST_CHECK bool fr_launch_compose(enum fr_launch_family family, int count, char *const *words,
                                      char *const *assignments, struct fr_words *command);
 

@@ -37,7 +37,7 @@ tools/report_assets.h: tools/report.css tools/report.js Makefile
 	    echo '    ;' && echo 'static const char fr_report_js[] =' && \
 	    $(fr_as_string) $(srcdir)/tools/report.js && echo '    ;'; } >$@.tmp && mv -f $@.tmp $@
 
-# What was installed by rules of this tree's own.
+# Removes what was installed by rules of this tree's own.
 uninstall-hook:
 	rm -rf '$(DESTDIR)$(pkglibexecdir)' '$(DESTDIR)$(pkgdatadir)/modulefiles'
 

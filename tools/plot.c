@@ -26,7 +26,7 @@ struct chart {
     double low, high; // ends of the axis of values
 };
 
-// What each way is drawn like: the limits of the machine grey, the others told apart by who sees
+// The look of each way: the limits of the machine grey, the others told apart by who sees
 // few colours, too. A way without a row here gets one of the last.
 static const struct look {
     const char *column, *light, *dark, *dashes, *width;

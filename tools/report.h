@@ -52,7 +52,7 @@ struct fr_tools_job_setting {
     char *name, *value;
 };
 
-// Of all ranks; texts are NULL for none.
+// A function in all ranks. Texts are NULL for none.
 struct fr_tools_job_function {
     char *name;
     unsigned path;
@@ -75,7 +75,7 @@ struct fr_tools_job_site {
 // Whether a function starts or ends MPI, whose time would make that of all others look like none.
 bool fr_tools_job_is_of_start(const char *name);
 
-// What would spare these buffers the way that they took; NULL for nothing.
+// Returns advice that would spare these buffers the way that they took, NULL for none.
 const char *fr_tools_job_advice(const struct fr_tools_job_function *function, const char **title);
 
 struct fr_tools_job_rail {
@@ -123,7 +123,7 @@ struct fr_job {
     struct fr_tools_job_cell sizes[FR_TOOLS_JOB_PATHS]
                                   [FR_TOOLS_JOB_CLASSES]; // `messages` are buffers
 
-    // Who sends to whom: `side` rows of as many cells, each of `group` ranks, by sender.
+    // Bytes by sender and receiver: `side` rows of as many cells, each of `group` ranks, by sender.
     struct fr_tools_job_cell *matrix;
     int side, group;
 

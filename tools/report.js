@@ -42,7 +42,7 @@
         });
     }
 
-    // What a cell sorts by: its number, or else its text.
+    // The key of a cell in sorting: its number, or else its text.
     function key(row, column) {
         var cell = row.cells[column], number = cell.querySelector("data");
         return number ? Number(number.value) : /^-?\d+$/.test(cell.textContent) ? Number(cell.textContent)

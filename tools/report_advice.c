@@ -65,7 +65,7 @@ static void write_topic(FILE *out, const struct fr_job *job, int topic,
     fprintf(out, "</p><p>%s</p></li>\n", fr_verdict_topic_advice(topic));
 }
 
-// What has cost most comes first.
+// Writes the topic that has cost most first.
 static void write_topics(FILE *out, const struct fr_job *job,
                          const struct fr_tools_job_totals *totals)
 {

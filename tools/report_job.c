@@ -105,7 +105,7 @@ bool fr_tools_job_is_of_start(const char *name)
            strcmp(name, "MPI_Finalize") == 0;
 }
 
-// What took longest comes first, and the start of MPI last.
+// Puts the function that took longest first, and the start of MPI last.
 static int by_time(const void *a, const void *b)
 {
     const struct fr_tools_job_function *first = a, *second = b;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What reads files of JSON, in a build without json-c: says so.
+// Stands for the readers of JSON in a build without json-c, and says so.
 #include "config.h"
 
 #include "figures.h"

@@ -52,7 +52,7 @@ static void write_notice(FILE *out, const char *mark, const char *text)
     fputs("</p>\n", out);
 }
 
-// What a reader has to know before he believes the rest.
+// Writes the notices that a reader has to know before he believes the rest.
 static void write_notices(FILE *out, const struct fr_job *job)
 {
     char text[256];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A job from the reports of its ranks: of files of one rank each, or of one that has all, or of a
-// summary alone. What does not belong together is refused.
+// summary alone. Files that do not belong together are refused.
 #include "config.h"
 
 #include "report.h"

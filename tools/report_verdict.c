@@ -25,7 +25,7 @@ static void write_share(FILE *out, uint64_t part, uint64_t whole)
     fprintf(out, "<small>%u.%u%%</small>", permille / 10, permille % 10);
 }
 
-// What the time in calls with device buffers went to.
+// A part of the time in calls with device buffers.
 struct part {
     const char *name;
     const char *class;

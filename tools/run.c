@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // fabrail run: becomes the launcher of an MPI job whose ranks have the library preloaded and the
 // settings in their environment. Since it becomes the launcher, signals, the terminal and the exit
-// status are the launcher's own. What would fail later and less clearly is looked at first.
+// status are the launcher's own. Looks first for faults that would show later and less clearly.
 #include "config.h"
 
 #include "command.h"
@@ -336,7 +336,8 @@ static bool check_file(const char *setting, const char *file)
     return (rank != NULL && slash != NULL && rank < slash) || fr_tool_check_folder(setting, file);
 }
 
-// What a rank writes at its end goes to a folder that is there, where that can be told.
+// Checks that files which ranks write at their end go to a folder that is there, where that can be
+// told.
 static bool check_files(const struct options *options, int count, char *const *words,
                         const struct fr_words *assignments)
 {

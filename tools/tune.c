@@ -193,7 +193,7 @@ static bool run_gpus(const struct options *options)
     return true;
 }
 
-// What was measured between two kinds of machine is kept for both.
+// Keeps what was measured between two kinds of machine for both.
 static bool run_rails(const struct options *options, int count, char *const *words)
 {
     char path[FR_FILE_NAME_BYTES], day[32];

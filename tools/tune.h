@@ -31,7 +31,7 @@ struct fr_tune_memory {
     uintptr_t send, receive;
 };
 
-// What one process has, of one for each GPU, as there are ranks in a job.
+// The means of one process, of one for each GPU, as there are ranks in a job.
 struct fr_tune_rig {
     const struct fr_tune_gpus *gpus;
     struct fr_tune_board *board;
@@ -44,8 +44,8 @@ struct fr_tune_rig {
 };
 
 // Has a process for each GPU allocate, fill and share buffers with pieces of `piece_bytes`, and
-// measure all sizes in transfers of up to that; the first one prints them. What cannot be measured
-// is FR_BYTES_AUTO in `tuning`. Returns false after a line on stderr.
+// measure all sizes in transfers of up to that; the first one prints them. A size that cannot be
+// measured is FR_BYTES_AUTO in `tuning`. Returns false after a line on stderr.
 FR_MUST_CHECK bool fr_tune_gpus_measure(const struct fr_tune_gpus *gpus, size_t piece_bytes,
                                         struct fr_policy_tuning *tuning, bool *has_kernels);
 
@@ -58,7 +58,7 @@ bool fr_tune_measures(const struct fr_tune_rig *rig, enum fr_policy_size size);
 // Measures what it takes, with all GPUs that have a part, to move `bytes` in the two ways between
 // which a size decides, the one for smaller ones first: median of the slowest GPU's time. All
 // processes call it and get the same. `tuning` has the sizes of engines, by which the steps of a
-// broadcast go. What arrives is verified. `bytes` is a multiple of 4.
+// broadcast go. All bytes that arrive are verified. `bytes` is a multiple of 4.
 FR_MUST_CHECK bool fr_tune_measure(const struct fr_tune_rig *rig, enum fr_policy_size size,
                                    size_t bytes, const struct fr_policy_tuning *tuning,
                                    double us[FR_TUNE_WAYS]);
@@ -83,7 +83,7 @@ FR_MUST_CHECK bool fr_tune_rails_measure(struct fr_tune_rails *rails, int count,
 // not decide.
 size_t fr_tune_find_cut(double us[][FR_TUNE_WAYS], size_t count);
 
-// What a measurement has to say in a section. A size that it has not is left as it was.
+// The results of a measurement for a section. A size that it has not is left as it was.
 struct fr_tune_section {
     const char *machine;
     bool of_rails;

@@ -25,7 +25,7 @@ enum { WAITS = 100, WAIT_NS = 100 * 1000 * 1000 };
 static const char preface[] =
     "# Sizes at which Fabrail goes from one way of moving bytes to another: a "
     "section for\n# each kind of machine, written by fabrail tune.\n";
-// What the comments of measurements begin with.
+// The beginnings of comments of measurements.
 static const char of_gpus[] = "# fabrail tune ", of_rails[] = "# fabrail tune --rails";
 
 // The text of the file, empty for none yet. The caller frees it.

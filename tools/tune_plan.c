@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What each GPU does in a measurement: the patterns of modules coll and rndv, by the policy that
+// The work of each GPU in a measurement: the patterns of modules coll and rndv, by the policy that
 // they go by. A collective's root is the first GPU, and its data the first piece.
 #include "config.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What each GPU does in a measurement of fabrail tune, and what has to be in its memory afterwards.
+// The work of each GPU in a measurement of fabrail tune, and what has to be in its memory
+// afterwards.
 #ifndef FR_TOOLS_TUNE_PLAN_H
 #define FR_TOOLS_TUNE_PLAN_H
 

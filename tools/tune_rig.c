@@ -161,7 +161,7 @@ static void __attribute__((noreturn)) become(struct fr_tune_rig *rig, pid_t pare
     _exit(done ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
-// Who is gone without a word is not to be waited for.
+// Waits for all processes but those that are gone without a word.
 static void wait_for(struct fr_tune_board *board, int count)
 {
     for (int status = 0; count > 0 && wait(&status) > 0; count--) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the processes of fabrail tune share, the driver as they call it, and what their buffers
-// hold.
+// Memory that the processes of fabrail tune share, the driver as they call it, and what their
+// buffers hold.
 #ifndef FR_TOOLS_TUNE_RIG_H
 #define FR_TOOLS_TUNE_RIG_H
 

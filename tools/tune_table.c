@@ -11,7 +11,7 @@
 
 enum { MOST_SIZES = 40, PASSES = 5 };
 
-// What was measured, by size of transfer.
+// Measured times, by size of transfer.
 struct table {
     size_t count;
     size_t bytes[MOST_SIZES];

@@ -319,7 +319,7 @@ static void keep_text(const struct row *row)
     *member = copy != NULL ? copy : "";
 }
 
-// What the environment gave, NULL for nothing that is understood.
+// The text that the environment gave each row, NULL for nothing that is understood.
 static const char *given[FR_ARRAY_LENGTH(rows)];
 
 static void keep_given(void)

@@ -38,8 +38,8 @@ static unsigned most_blocks(const struct launch *launch, const struct fr_device_
     return most < launch->kernels->multiprocessors ? most : launch->kernels->multiprocessors;
 }
 
-// What one block moves sooner than several that have to wait for one another: bytes and pieces of a
-// push, and blocks that a reduction would have.
+// The most that one block moves sooner than several that have to wait for one another: bytes and
+// pieces of a push, and blocks that a reduction would have.
 enum { ALONE_BYTES = 32768, ALONE_PIECES = 4, ALONE_BLOCKS = 4 };
 
 static unsigned blocks_of_push(const struct launch *launch, const struct fr_device_move *move)

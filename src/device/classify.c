@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the memory at an address is. A few compares answer for most host memory; the driver is asked
-// about the rest.
+// Tells which kind of memory is at an address. A few compares answer for most host memory; the
+// driver is asked about the rest.
 #include "config.h"
 
 #include "fabrail/core/object.h"

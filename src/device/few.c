@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Copies of few bytes from a device to the host, by one kernel in place of a copy engine. What
-// takes long is not the bytes but the way to the device and back. Each four bytes come with a flag,
+// Copies of few bytes from a device to the host, by one kernel in place of a copy engine. Not the
+// bytes take long, but the way to the device and back. Each four bytes come with a flag,
 // so that the device fences nothing before it says that they are there.
 //
 // Kernels of the program may fill the GPU, and even wait for what this copy is for. A copy engine

@@ -24,7 +24,7 @@ enum {
 
 enum state { SEEN, ASKED, MAPPED };
 
-// What one process has been told of one piece of memory, and has said of it.
+// The news that one process has been sent about one piece of memory, and its answers.
 struct importer {
     int rank;
     enum state state;

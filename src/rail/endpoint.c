@@ -212,8 +212,8 @@ static bool can_complete_on_delivery(const struct fr_rail *rail)
     return code == 0;
 }
 
-// What EFA tells of an endpoint: whether it makes reads or writes of messages that the other side's
-// CPU answers, since the NIC has none. These are FI_OPT_EFA_EMULATED_READ and _WRITE of
+// Options that EFA has of an endpoint: whether it makes reads or writes of messages that the other
+// side's CPU answers, since the NIC has none. These are FI_OPT_EFA_EMULATED_READ and _WRITE of
 // rdma/fi_ext.h, which libfabric 1.17 lacks.
 enum {
     OPT_EFA_EMULATED_READ = -(0xefa << 16) + 1,

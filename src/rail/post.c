@@ -237,7 +237,7 @@ static void note_sent(struct fr_rail_stripe *stripe)
     rail->stripes_sent++;
 }
 
-// Sends what is planned on a rail. What the rail has no room for stays planned.
+// Sends the stripes that are planned on a rail. Those without room stay planned.
 static bool send_batch(struct fr_rail *rail)
 {
     bool any = false;

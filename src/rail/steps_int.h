@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the files of module rail do for one another. The structs are in rail_int.h.
+// Functions that the files of module rail call of one another. The structs are in rail_int.h.
 #ifndef FR_RAIL_STEPS_INT_H
 #define FR_RAIL_STEPS_INT_H
 
@@ -56,7 +56,7 @@ void fr_rail_regions_free(struct fr_rails *rails);
 // transfer.c: Takes in the submitted transfers. Returns whether there was one.
 bool fr_rail_transfer_admit(struct fr_rails *rails);
 // Ends a transfer if nothing of it is left. Returns whether it has ended. An ended transfer is its
-// owner's and may be gone already. The same holds for all functions below that may end one.
+// owner's and may be gone already. That holds for all functions below that may end one.
 bool fr_rail_transfer_conclude(struct fr_rail_transfer *transfer);
 // Stops a transfer: no more of it is moved, and it ends with `status` once nothing of it is on its
 // way. Returns whether it has ended.

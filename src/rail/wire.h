@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What processes tell one another: the address of a process's rails, and the description of
+// Formats that processes send one another: the address of a process's rails, and the description of
 // registered memory. Everything that arrives is read here, byte by byte. Nothing else of module
 // rail looks at bytes of another process. All integers are little-endian, and lengths are exact.
 //

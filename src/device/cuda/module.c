@@ -54,7 +54,7 @@ static const char *const names[FR_KERNEL_COUNT] = {
 static const struct {
     const void **image;
     enum fr_device_kernel first, last;
-    // What an image is for, and what else does that work.
+    // The work of an image, and who does it without the image.
     const char *what;
 } images[FR_IMAGE_COUNT] = {
     [FR_IMAGE_PUSH] = {&fr_cuda_kernels_image, FR_KERNEL_PUSH_FEW, FR_KERNEL_FETCH,
@@ -99,7 +99,7 @@ static bool driver_has_functions(void)
 }
 
 // Returns the entry of the context. Takes out the entry of an earlier context at the same address
-// and leaves it in *stale. What that entry names died with its context.
+// and leaves it in *stale. The kernels of that entry died with its context.
 static struct fr_cuda_kernels *find(CUcontext context, unsigned long long context_id,
                                     struct fr_cuda_kernels **stale)
 {

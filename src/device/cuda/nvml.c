@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What NVML tells: the NVLink fabric that GPUs belong to, and the GPUs of the machine. NVML comes
+// Facts from NVML: the NVLink fabric that GPUs belong to, and the GPUs of the machine. NVML comes
 // with the driver. It is loaded at the first question, since most processes never have one, and
 // stays loaded and initialised. A machine without NVML has no such fabric, which is no error.
 //

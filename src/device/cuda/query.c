@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a pointer is, asked of the driver. One call answers all of it.
+// Asks the driver what a pointer is. One call answers all of it.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
@@ -9,8 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// What is asked, the oldest attribute first. An old driver refuses a list with an attribute that it
-// does not know, so it is asked only for the head of the list.
+// The attributes of a question, the oldest first. An old driver refuses a list with an attribute
+// that it does not know, so it is asked only for the head of the list.
 enum {
     ASK_TYPE,
     ASK_MANAGED,
@@ -114,8 +114,9 @@ static enum fr_status judge_failure(CUresult result)
     return FR_ERR_DEVICE;
 }
 
-// Guesses after a failure. What the CPU cannot read must not reach an MPI that would read it;
-// copies of it then succeed or fail in their own right. VMM is the kind of which least is assumed.
+// Guesses after a failure. Memory that the CPU cannot read must not reach an MPI that would read
+// it; copies of it then succeed or fail in their own right. VMM is the kind of which least is
+// assumed.
 static enum fr_status guess(const void *address, CUresult result, struct fr_device_range *range)
 {
     enum fr_status status = judge_failure(result);
