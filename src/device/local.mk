@@ -1,5 +1,5 @@
 # Module device: what is common to all vendors' devices.
-libmodules_la_SOURCES += src/device/aperture.c include/fabrail/device/aperture.h \
+libmodules_la_SOURCES += src/device/aperture.c src/device/aperture_cache.c src/device/aperture_cache.h include/fabrail/device/aperture.h \
 	src/device/classify.c include/fabrail/device/classify.h src/device/copy.c \
 	include/fabrail/device.h include/fabrail/device/range.h include/fabrail/device/memory.h include/fabrail/device/batch.h src/device/device_int.h src/device/ops.h src/device/context_objects.h include/fabrail/device/elements.h include/fabrail/device/kernels.h \
 	src/device/model.c src/device/barrier_kernel.c include/fabrail/device/barrier_kernel.h src/device/pack.c src/device/reshape.c \
