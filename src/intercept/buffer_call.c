@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A call with buffers, from its arguments to its result. It makes views of the buffers, chooses
-// their paths, copies in, and calls the real MPI. It then copies out, or leaves the operation to
-// its request, window or file.
+// A call with buffers, from its arguments to its result. It makes views of the buffers, has their
+// paths chosen (buffer_paths.c), copies in, and calls the real MPI. It then copies out, or leaves
+// the operation to its request, window or file.
 #include "config.h"
 
 #include "fabrail/coll/alltoall.h"
@@ -11,6 +11,7 @@
 #include "fabrail/request/posted.h"
 #include "fabrail/request/window.h"
 #include "fabrail/rndv/progress.h"
+#include "intercept/buffer_paths.h"
 #include "intercept/rts.h"
 
 #include <string.h>
@@ -28,191 +29,6 @@ void fr_intercept_find_object(struct fr_request_op *op)
         op->object_kind = 'c';
         op->object = fr_abi_handle(op->args[row->comm]);
     }
-}
-
-// Returns the facts that hold for any device memory in a function.
-static struct fr_policy_facts facts_of_function(enum fr_fn fn)
-{
-    bool is_aware = fr_intercept_is_gpu_aware();
-    return (struct fr_policy_facts){
-        .device_memory = true,
-        .stageable = true,
-        .mpi_gpu_aware = is_aware,
-        .function_gpu_safe = is_aware && fr_intercept_accepts_device_ptr(fn),
-        .paths = fr_core_settings()->paths,
-        .fabric_use = fr_core_settings()->fabric,
-        .fabric_workspace = true, // until it is needed and cannot be had
-    };
-}
-
-static struct fr_policy_facts facts_of(const struct fr_request_op *op,
-                                       const struct fr_device_range *range)
-{
-    struct fr_policy_facts facts = facts_of_function(op->fn);
-    facts.fabric_allocated = (range->caps & FR_SHARE_FABRIC) != 0;
-    if (facts.mpi_gpu_aware && facts.function_gpu_safe)
-        facts.multi_node_nvlink = fr_intercept_has_fabric(op, range->device);
-    return facts;
-}
-
-// Whether MPI gets any device memory as it is in this function. `fabric`: workspace of
-// fabric-allocated memory can be had.
-static bool passes_any_memory(enum fr_fn fn, bool fabric)
-{
-    struct fr_policy_facts facts = facts_of_function(fn);
-    facts.multi_node_nvlink = fr_job_clique_count() > 0;
-    facts.fabric_workspace = fabric;
-    return fr_policy_choose(&facts).path == FR_PATH_PASS;
-}
-
-bool fr_intercept_passes_device_memory(enum fr_fn fn)
-{
-    return passes_any_memory(fn, true);
-}
-
-// Whether a call needs no look at what its buffers are: it makes no difference, and no report asks
-// for it.
-static bool needs_no_views(enum fr_fn fn)
-{
-    const char *report = fr_core_settings()->report;
-    return fr_intercept_is_gpu_aware() && (!report || !report[0]) && passes_any_memory(fn, true);
-}
-
-static int refuse(const struct fr_request_op *op, enum fr_device_kind kind, const char *reason)
-{
-    bool window = op->fn == FR_FN_MPI_Win_create || op->fn == FR_FN_MPI_Win_create_c ||
-                  op->fn == FR_FN_MPI_Win_attach;
-    fr_error("%s: device memory of kind %s is refused: %s; give it host memory instead",
-             fr_abi_rows[op->fn].name, fr_device_kind_name(kind), reason);
-    return fr_request_raise(op->object_kind, op->object,
-                            window ? fr_abi_mpi.ERR_BASE : fr_abi_mpi.ERR_BUFFER);
-}
-
-bool fr_intercept_call_refusable(enum fr_fn fn, fr_word *args, int *result)
-{
-    const struct fr_abi_row *row = &fr_abi_rows[fn];
-    for (unsigned i = 0; i < row->buffer_count; i++) {
-        struct fr_device_range range;
-        struct fr_request_op op = {.fn = fn};
-        fr_device_classify((const void *)args[row->buffers[i]], 1, &range);
-        if (!fr_device_owns(&range))
-            continue;
-        struct fr_policy_facts facts = facts_of_function(fn);
-        facts.stageable = facts.fabric_workspace = false;
-        struct fr_policy_choice choice = fr_policy_choose(&facts);
-        if (choice.path != FR_PATH_REFUSE)
-            return false;
-        memcpy(op.args, args, row->arg_count * sizeof(*args));
-        fr_intercept_find_object(&op);
-        *result = refuse(&op, range.kind, choice.reason);
-        return true;
-    }
-    return false;
-}
-
-// Whether any buffer is device memory. Only then a datatype matters that cannot be decoded.
-static bool any_device_pointer(const struct fr_request_op *op)
-{
-    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
-    for (unsigned i = 0; i < row->buffer_count; i++) {
-        struct fr_device_range range;
-        fr_device_classify((const void *)op->args[row->buffers[i]], 1, &range);
-        if (fr_device_owns(&range))
-            return true;
-    }
-    return false;
-}
-
-// Leases workspace for the view at once, since the path is another one if there is none.
-static bool open_fabric(struct fr_staging_view *view)
-{
-    if (!fr_intercept_has_fabric_memory(view->range.device))
-        return false;
-    enum fr_status status = fr_staging_view_open(view);
-    if (status != FR_OK && status != FR_ERR_LIMIT) // workspace has logged the limit
-        fr_warn_once("no memory on device %d for the fabric workspace, so messages are given to "
-                     "the MPI library as they are: %s",
-                     view->range.device, fr_core_status_text(status));
-    return status == FR_OK;
-}
-
-static struct fr_policy_choice choose_path(const struct fr_request_op *op,
-                                           struct fr_staging_view *view)
-{
-    struct fr_policy_facts facts = facts_of(op, &view->range);
-    struct fr_policy_choice choice = fr_policy_choose(&facts);
-    view->path = choice.path;
-    if (choice.path == FR_PATH_FABRIC && !open_fabric(view)) {
-        facts.fabric_workspace = false;
-        choice = fr_policy_choose(&facts);
-        view->path = choice.path;
-    }
-    return choice;
-}
-
-enum outcome { UNCHANGED, STAGED, FAILED };
-
-static void count_view(struct fr_request_op *op, const struct fr_staging_view *view,
-                       struct fr_policy_choice choice, const char *scheme)
-{
-    bool staged = choice.path == FR_PATH_HOST || choice.path == FR_PATH_FABRIC;
-    if (staged && view->out_bytes && fr_intercept_receives(op->fn))
-        fr_intercept_count_later(op, view, choice, scheme);
-    else
-        fr_intercept_count_view(op, view, choice, scheme);
-}
-
-// Chooses for host memory: it is sent over rails, or as it is.
-static enum outcome choose_for_host(struct fr_request_op *op, struct fr_staging_view *view)
-{
-    struct fr_policy_choice choice = {.path = FR_PATH_PASS};
-    const char *scheme = NULL;
-    view->path = FR_PATH_PASS;
-    if (!fr_intercept_sends_host(op, view))
-        return UNCHANGED;
-    fr_rndv_progress(NULL);
-    bool started = fr_intercept_send_start(op, view, &choice, &scheme);
-    count_view(op, view, choice, scheme);
-    return started ? STAGED : UNCHANGED;
-}
-
-// Chooses for device memory. Where MPI could only get it through host memory, it may be sent by
-// rendezvous instead.
-static enum outcome choose_for_device(struct fr_request_op *op, struct fr_staging_view *view,
-                                      int *result)
-{
-    const char *scheme = NULL;
-    if (fr_intercept_rndv_is_enabled)
-        fr_rndv_progress(&view->range);
-    view->expects_rts = op->receive.takes_rts && view->out_bytes && !view->in_bytes;
-    view->as_bytes = op->receive.takes_rts && view->out_bytes && !fr_intercept_takes_parts();
-    struct fr_policy_choice choice = choose_path(op, view);
-    bool is_staged = choice.path == FR_PATH_HOST;
-    if (is_staged && fr_report_on)
-        choice.reason = fr_intercept_staged_because(op, view, choice.reason);
-    bool started = is_staged && fr_intercept_send_start(op, view, &choice, &scheme);
-    count_view(op, view, choice, scheme);
-    if (choice.path == FR_PATH_REFUSE) {
-        *result = refuse(op, view->range.kind, choice.reason);
-        return FAILED;
-    }
-    return started || choice.path != FR_PATH_PASS ? STAGED : UNCHANGED;
-}
-
-// Chooses the path of every view. With FAILED, *result is MPI's error code.
-static enum outcome choose_paths(struct fr_request_op *op, int *result)
-{
-    enum outcome all = UNCHANGED;
-    for (unsigned v = 0; v < op->view_count; v++) {
-        struct fr_staging_view *view = &op->views[v];
-        fr_staging_view_measure(view);
-        enum outcome one = fr_device_owns(&view->range) ? choose_for_device(op, view, result)
-                                                        : choose_for_host(op, view);
-        if (one == FAILED)
-            return FAILED;
-        all = one == STAGED ? STAGED : all;
-    }
-    return all;
 }
 
 static uintptr_t given_base(const struct fr_staging_view *view)
@@ -357,15 +173,15 @@ static int fail(struct fr_request_op *op, enum fr_status status)
 // gave. Owns the operation.
 static bool stage_and_run(struct fr_request_op *op, int *result)
 {
-    enum outcome outcome = choose_paths(op, result);
-    if (outcome == FAILED) {
+    enum fr_buffer_outcome outcome = fr_intercept_choose_paths(op, result);
+    if (outcome == FR_BUFFER_FAILED) {
         fr_request_op_free(op);
         return true;
     }
     fr_intercept_mark_plain(op);
     // An RTS may come even into the application's own memory.
     bool is_looked_at = op->receive.takes_rts && op->view_count;
-    if (outcome == UNCHANGED && !is_looked_at) {
+    if (outcome == FR_BUFFER_UNCHANGED && !is_looked_at) {
         fr_request_op_free(op);
         return false;
     }
@@ -376,11 +192,25 @@ static bool stage_and_run(struct fr_request_op *op, int *result)
     return true;
 }
 
+// Whether any buffer is device memory. Only then a datatype matters that cannot be decoded.
+static bool any_device_pointer(const struct fr_request_op *op)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    for (unsigned i = 0; i < row->buffer_count; i++) {
+        struct fr_device_range range;
+        fr_device_classify((const void *)op->args[row->buffers[i]], 1, &range);
+        if (fr_device_owns(&range))
+            return true;
+    }
+    return false;
+}
+
 // Ends a call whose buffers are not understood. Buffers that MPI can be given as they are need not
 // be.
 static bool leave_or_fail(struct fr_request_op *op, enum fr_status status, int *result)
 {
-    if (status != FR_ERR_INVALID && !passes_any_memory(op->fn, false) && any_device_pointer(op)) {
+    if (status != FR_ERR_INVALID && !fr_intercept_passes_any_memory(op->fn, false) &&
+        any_device_pointer(op)) {
         *result = fail(op, status);
         return true;
     }
@@ -421,6 +251,15 @@ static bool serve(struct fr_request_op *op, enum fr_status status, int *result)
         break;
     }
     return status == FR_OK ? stage_and_run(op, result) : leave_or_fail(op, status, result);
+}
+
+// Whether a call needs no look at what its buffers are: it makes no difference, and no report asks
+// for it.
+static bool needs_no_views(enum fr_fn fn)
+{
+    const char *report = fr_core_settings()->report;
+    return fr_intercept_is_gpu_aware() && (!report || !report[0]) &&
+           fr_intercept_passes_any_memory(fn, true);
 }
 
 static void look_after_others(void)

@@ -7,7 +7,7 @@ libmodules_la_SOURCES += \
 	src/intercept/coll_schedule.c \
 	src/intercept/coll_self.c \
 	src/intercept/coll_shapes.c src/intercept/coll_shapes.h \
-	src/intercept/buffer_call.c \
+	src/intercept/buffer_call.c src/intercept/buffer_paths.c src/intercept/buffer_paths.h \
 	src/intercept/counting.c \
 	src/intercept/coll_views.c \
 	src/intercept/comms.c \
