@@ -83,13 +83,13 @@ int fr_abi_call(enum fr_fn fn, const fr_word *args)
     return result;
 }
 
-static fr_word asked_on;
+static fr_word size_comm;
 
 // Open MPI recognises no wrong handles but null ones, so a communicator is of no use there.
 void fr_abi_ask_on(fr_word comm)
 {
     bool none = comm == fr_abi_mpi.COMM_NULL || fr_abi_is_open_mpi();
-    asked_on = none ? 0 : comm;
+    size_comm = none ? 0 : comm;
 }
 
 int fr_abi_type_bytes(fr_word type)
@@ -97,8 +97,8 @@ int fr_abi_type_bytes(fr_word type)
     int bytes = -1, code;
     if (type == 0 || type == fr_abi_mpi.DATATYPE_NULL)
         return -1;
-    if (asked_on)
-        code = FR_MPI(Pack_size, 1, type, asked_on, FR_PTR(&bytes));
+    if (size_comm)
+        code = FR_MPI(Pack_size, 1, type, size_comm, FR_PTR(&bytes));
     else
         code = FR_MPI(Type_size, type, FR_PTR(&bytes));
     return code == fr_abi_mpi.SUCCESS ? bytes : -1;

@@ -93,25 +93,25 @@ static bool end_late(const struct fr_device_kernels *kernels)
     return all;
 }
 
-// Returns a free place, NULL if there is none.
-static struct fetch *take_place(struct fr_device_kernels *kernels)
+// Returns a free entry, NULL if there is none.
+static struct fetch *take_fetch(struct fr_device_kernels *kernels)
 {
-    struct fetch *place = NULL;
+    struct fetch *fetch = NULL;
     fr_core_lock(&lock);
-    for (unsigned i = 0; i < MOST_AT_ONCE && place == NULL; i++) {
+    for (unsigned i = 0; i < MOST_AT_ONCE && fetch == NULL; i++) {
         if (fetches[i].kernels == NULL)
-            place = &fetches[i];
+            fetch = &fetches[i];
     }
-    if (place != NULL)
-        *place = (struct fetch){.kernels = kernels};
+    if (fetch != NULL)
+        *fetch = (struct fetch){.kernels = kernels};
     fr_core_unlock(&lock);
-    return place;
+    return fetch;
 }
 
-static void free_place(struct fetch *place)
+static void free_fetch(struct fetch *fetch)
 {
     fr_core_lock(&lock);
-    place->kernels = NULL;
+    fetch->kernels = NULL;
     fr_core_unlock(&lock);
 }
 
@@ -175,11 +175,11 @@ static enum fr_status copy_here(const struct fr_device_scope *scope,
                                 const struct fr_device_copy *copy)
 {
     bool may = atomic_load_explicit(&shunned_ns, memory_order_relaxed) == 0 || end_late(kernels);
-    struct fetch *fetch = may ? take_place(kernels) : NULL;
+    struct fetch *fetch = may ? take_fetch(kernels) : NULL;
     if (fetch == NULL)
         return FR_ERR_UNSUPPORTED;
     if (!launch(scope, copy, fetch)) {
-        free_place(fetch);
+        free_fetch(fetch);
         return FR_ERR_UNSUPPORTED;
     }
     int answer = wait_for(scope, fetch);
@@ -191,7 +191,7 @@ static enum fr_status copy_here(const struct fr_device_scope *scope,
         take_bytes(fetch, copy->dst, copy->bytes);
     enum fr_status status = answer == 0 ? FR_OK : scope->ops->fail("a copy of few bytes", answer);
     give_back(fetch, status != FR_OK);
-    free_place(fetch);
+    free_fetch(fetch);
     return status;
 }
 

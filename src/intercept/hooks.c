@@ -45,7 +45,7 @@ static void tell_machine(void)
 static bool introduce(void)
 {
     int level = fr_abi_mpi.THREAD_MULTIPLE;
-    bool told = FR_MPI(Query_thread, FR_PTR(&level)) == fr_abi_mpi.SUCCESS;
+    bool known = FR_MPI(Query_thread, FR_PTR(&level)) == fr_abi_mpi.SUCCESS;
     if (level != fr_abi_mpi.THREAD_MULTIPLE)
         fr_request_set_serial(true);
     fr_job_note();
@@ -56,7 +56,7 @@ static bool introduce(void)
         return false;
     fr_intercept_nvlink_start();
     fr_intercept_messages_start();
-    if (told && level == fr_abi_mpi.THREAD_MULTIPLE && fr_intercept_rndv_is_enabled &&
+    if (known && level == fr_abi_mpi.THREAD_MULTIPLE && fr_intercept_rndv_is_enabled &&
         fr_core_settings()->progress != FR_PROGRESS_MANUAL)
         fr_request_attendant_allow(fr_intercept_attend);
     if (fr_job_rank() > 0)

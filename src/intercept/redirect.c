@@ -146,8 +146,8 @@ static void for_each_symbol(const struct fr_core_object *object, visit_symbol *v
     }
 }
 
-static void note_place(ElfW(Sym) * symbol, enum fr_fn fn, const struct fr_core_object *object,
-                       struct bounds *bounds)
+static void widen_bounds(ElfW(Sym) * symbol, enum fr_fn fn, const struct fr_core_object *object,
+                         struct bounds *bounds)
 {
     uintptr_t first = (uintptr_t)symbol, last = first + sizeof(*symbol) - 1;
     (void)fn;
@@ -189,7 +189,7 @@ static bool change_table(const struct dl_phdr_info *info, const struct fr_core_o
                          visit_symbol *change)
 {
     struct bounds bounds = {UINTPTR_MAX, 0};
-    for_each_symbol(object, note_place, &bounds);
+    for_each_symbol(object, widen_bounds, &bounds);
     if (bounds.last == 0)
         return true;
     int protection = protection_of(info, bounds.first);

@@ -219,20 +219,20 @@ void fr_job_shm_close_file(struct fr_job_shm *shm)
     shm->file = -1;
 }
 
-// Files that this process has left to others.
-struct left {
-    struct left *next;
+// Files that this process no longer uses, and others may.
+struct abandoned {
+    struct abandoned *next;
     struct fr_job_shm shm;
 };
-static struct fr_lock left_lock = FR_LOCK_INIT;
-static struct left *all_left FR_GUARDED_BY(left_lock);
+static struct fr_lock abandoned_lock = FR_LOCK_INIT;
+static struct abandoned *all_abandoned FR_GUARDED_BY(abandoned_lock);
 
 // Closes those whose names are gone.
-static void close_left(void)
+static void close_abandoned(void)
 {
-    fr_core_lock(&left_lock);
-    for (struct left **at = &all_left; *at;) {
-        struct left *one = *at;
+    fr_core_lock(&abandoned_lock);
+    for (struct abandoned **at = &all_abandoned; *at;) {
+        struct abandoned *one = *at;
         if (fr_job_shm_is_named(&one->shm)) {
             at = &one->next;
             continue;
@@ -241,19 +241,19 @@ static void close_left(void)
         *at = one->next;
         free(one);
     }
-    fr_core_unlock(&left_lock);
+    fr_core_unlock(&abandoned_lock);
 }
 
 void fr_job_shm_leave(struct fr_job_shm *shm)
 {
-    struct left *one = malloc(sizeof(*one));
+    struct abandoned *one = malloc(sizeof(*one));
     munmap(shm->memory, shm->bytes);
     if (one) {
         one->shm = *shm;
-        fr_core_lock(&left_lock);
-        one->next = all_left;
-        all_left = one;
-        fr_core_unlock(&left_lock);
+        fr_core_lock(&abandoned_lock);
+        one->next = all_abandoned;
+        all_abandoned = one;
+        fr_core_unlock(&abandoned_lock);
     } else {
         fr_job_shm_close_file(shm);
     }
@@ -265,7 +265,7 @@ void fr_job_shm_leave(struct fr_job_shm *shm)
 static int open_file(const char *name, size_t bytes, bool lasts)
 {
     struct stat status;
-    close_left();
+    close_abandoned();
     int file = open_locked(name, O_CREAT);
     if (file < 0)
         return -1;

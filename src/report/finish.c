@@ -90,7 +90,7 @@ static void finish(const struct fr_report_end *end)
     }
     writing_here = true;
     fr_report_sum_up();
-    fr_report_places_name(in_signal);
+    fr_report_sites_name(in_signal);
     write_report(end);
     fr_report_trace_write();
     writing_here = false;

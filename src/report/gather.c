@@ -50,18 +50,17 @@ static void add_rows(struct fr_verdict_rank *own, bool with_buffers)
 static void add_sites(struct fr_verdict_rank *own)
 {
     unsigned count;
-    const struct fr_core_site *sites;
-    const struct fr_report_place *places = fr_report_places(&sites, &count);
+    const struct fr_core_site *found;
+    const struct fr_report_site *sites = fr_report_sites(&found, &count);
     for (unsigned i = 0; i < count; i++) {
-        const struct fr_report_label *label = fr_report_label(places[i].label);
-        struct fr_verdict_site site = {.ns = fr_report_place_within(&places[i]) +
-                                             places[i].copies_ns + places[i].mpi_ns +
-                                             places[i].wait_ns,
-                                       .wait_ns = places[i].wait_ns};
-        if (!places[i].site || !sites[i].object[0]) // none, or in code made at run time
+        const struct fr_report_label *label = fr_report_label(sites[i].label);
+        struct fr_verdict_site site = {.ns = fr_report_site_within(&sites[i]) + sites[i].copies_ns +
+                                             sites[i].mpi_ns + sites[i].wait_ns,
+                                       .wait_ns = sites[i].wait_ns};
+        if (!sites[i].site || !found[i].object[0]) // none, or in code made at run time
             continue;
-        fr_core_site_text(sites[i].function, sites[i].object, sites[i].address, site.where);
-        snprintf(site.name, sizeof(site.name), "%s", fr_report_place_function(&places[i]));
+        fr_core_site_text(found[i].function, found[i].object, found[i].address, site.where);
+        snprintf(site.name, sizeof(site.name), "%s", fr_report_site_function(&sites[i]));
         snprintf(site.comm, sizeof(site.comm), "%s", label ? label->name : "");
         site.comm_ranks = label ? label->ranks : 0;
         fr_verdict_add_site(own, &site);

@@ -113,29 +113,28 @@ static void write_functions(struct fr_report_out *out, bool with_buffers)
 static void write_sites(struct fr_report_out *out)
 {
     unsigned count;
-    const struct fr_core_site *sites;
-    const struct fr_report_place *places = fr_report_places(&sites, &count);
+    const struct fr_core_site *found;
+    const struct fr_report_site *sites = fr_report_sites(&found, &count);
     fr_report_put(out, "  \"sites\": %[");
     for (unsigned i = 0; i < count; i++) {
-        const struct fr_report_place *place = &places[i];
-        const struct fr_report_label *label = fr_report_label(place->label);
-        const char *function = sites[i].function, *object = sites[i].object;
+        const struct fr_report_site *site = &sites[i];
+        const struct fr_report_label *label = fr_report_label(site->label);
+        const char *function = found[i].function, *object = found[i].object;
         fr_report_put(out,
                       "%,{\"name\": %q, \"function\": %q, \"object\": %q, \"address\": %u, "
                       "\"communicator\": %q, \"ranks\": %i, \"calls\": %u, \"bytes\": {",
-                      fr_report_place_function(place), function[0] ? function : NULL,
-                      object[0] ? object : NULL, sites[i].address, label ? label->name : NULL,
-                      label ? label->ranks : 0, place->calls);
+                      fr_report_site_function(site), function[0] ? function : NULL,
+                      object[0] ? object : NULL, found[i].address, label ? label->name : NULL,
+                      label ? label->ranks : 0, site->calls);
         for (unsigned path = 0, written = 0; path < FR_PATH_COUNT; path++) {
-            if (place->bytes[path])
+            if (site->bytes[path])
                 fr_report_put(out, "%s\"%s\": %u", written++ ? ", " : "", path_name(path),
-                              place->bytes[path]);
+                              site->bytes[path]);
         }
         fr_report_put(out,
                       "}, \"fabrail_ns\": %u, \"copies_ns\": %u, \"mpi_ns\": %u, "
                       "\"wait_ns\": %u}",
-                      fr_report_place_within(place), place->copies_ns, place->mpi_ns,
-                      place->wait_ns);
+                      fr_report_site_within(site), site->copies_ns, site->mpi_ns, site->wait_ns);
     }
     fr_report_put(out, "%],\n");
 }

@@ -84,7 +84,7 @@ void fr_report_start(void)
 
 // Takes over the slab of a thread that has ended, whose counts go on. Returns NULL if there is
 // none.
-static struct fr_slab *find_left(void)
+static struct fr_slab *take_over_slab(void)
 {
     for (struct fr_slab *slab = slabs; slab; slab = slab->next) {
         bool used = false;
@@ -96,7 +96,7 @@ static struct fr_slab *find_left(void)
 
 static struct fr_slab *make_slab(void)
 {
-    struct fr_slab *slab = find_left();
+    struct fr_slab *slab = take_over_slab();
     if (!slab) {
         slab =
             mmap(NULL, sizeof(*slab), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -193,14 +193,14 @@ unsigned fr_report_find_label(void)
 
 // Counts a buffer's bytes where the current call was made. Progress outside of calls was made
 // nowhere.
-static void count_place(struct fr_slab *slab, const struct fr_report_buffer *buffer)
+static void count_site(struct fr_slab *slab, const struct fr_report_buffer *buffer)
 {
     bool inside = current.open;
     unsigned label = fr_report_find_label();
     label = label ? label : buffer->label;
-    struct fr_place *place =
-        fr_report_place(&slab->places, current.fn, inside ? current.site : 0, label);
-    fr_count_add(&place->bytes[buffer->path], buffer->in_bytes + buffer->out_bytes);
+    struct fr_site *site =
+        fr_report_site(&slab->sites, current.fn, inside ? current.site : 0, label);
+    fr_count_add(&site->bytes[buffer->path], buffer->in_bytes + buffer->out_bytes);
     current.first_label = current.first_label ? current.first_label : label;
 }
 
@@ -210,7 +210,7 @@ void fr_report_count_buffer(const struct fr_report_buffer *buffer)
     if (!slab)
         return;
     note(buffer, count(slab, buffer));
-    count_place(slab, buffer);
+    count_site(slab, buffer);
     if (buffer->args && buffer->in_bytes)
         current.peer = fr_report_count_peers(slab, buffer);
 }
@@ -278,19 +278,18 @@ static uint64_t find_long_ticks(void)
     return ticks;
 }
 
-// Adds the time of the current call to its row, and to its place unless that is NULL.
-static void add_time(struct fr_slab *slab, struct fr_row *row, struct fr_place *place,
-                     uint64_t ticks)
+// Adds the time of the current call to its row, and to its site unless that is NULL.
+static void add_time(struct fr_slab *slab, struct fr_row *row, struct fr_site *site, uint64_t ticks)
 {
     uint64_t weight = 1u + slab->drawn[current.fn];
     fr_count_add(&row->timed_calls, 1);
     fr_count_add(&row->ticks, weight * ticks);
     for (int kind = 0; kind < FR_METER_COUNT; kind++)
         fr_count_add(&row->metered[kind], weight * fr_core_meter.ticks[kind]);
-    if (place) {
-        fr_count_add(&place->ticks, weight * ticks);
+    if (site) {
+        fr_count_add(&site->ticks, weight * ticks);
         for (int kind = 0; kind < FR_METER_COUNT; kind++)
-            fr_count_add(&place->metered[kind], weight * fr_core_meter.ticks[kind]);
+            fr_count_add(&site->metered[kind], weight * fr_core_meter.ticks[kind]);
     }
     bool warm = fr_count_get(&row->timed_calls) > WARM_CALLS;
     slab->drawn[current.fn] = warm && ticks < find_long_ticks() ? draw_skip() : 0;
@@ -335,17 +334,17 @@ void fr_report_end(void)
     struct fr_row *row = current.row;
     if (!row)
         row = row_of(slab, FR_ROW_KEY(current.fn, current.path, FR_KIND_HOST), current.scheme);
-    struct fr_place *place = NULL;
+    struct fr_site *site = NULL;
     if (current.path != FR_NO_PATH)
-        place = fr_report_place(&slab->places, current.fn, current.site, current.first_label);
+        site = fr_report_site(&slab->sites, current.fn, current.site, current.first_label);
     fr_core_meter.on = false;
     current.open = false;
-    if (place)
-        fr_count_add(&place->calls, 1);
+    if (site)
+        fr_count_add(&site->calls, 1);
     if (row) {
         fr_count_add(&row->calls, 1);
         if (current.timed)
-            add_time(slab, row, place, end > current.begin ? end - current.begin : 0);
+            add_time(slab, row, site, end > current.begin ? end - current.begin : 0);
     }
     if (FR_UNLIKELY(traced || with_nvtx))
         tell(end);

@@ -7,7 +7,7 @@
 #include "fabrail/report.h"
 #include "fabrail/report/verdict.h"
 #include "report/count.h"
-#include "report/places.h"
+#include "report/sites.h"
 
 #include <limits.h>
 
@@ -53,7 +53,7 @@ struct fr_slab {
     struct fr_cell (*_Atomic peers)[FR_PATH_COUNT]; // by rank of MPI_COMM_WORLD
     fr_count *_Atomic waits; // ticks spent waiting for it, by rank of MPI_COMM_WORLD
     int peer_count;
-    struct fr_places places;
+    struct fr_sites sites;
     struct fr_row *last[FR_FN_STUB_COUNT]; // row that each function used last
     // calls of each function to leave out before the next that is timed
     uint16_t skip[FR_FN_STUB_COUNT];

@@ -49,7 +49,7 @@ static void add_row(const struct fr_row *row, unsigned *count)
     sum->wait_ns += (uint64_t)((double)fr_count_get(&row->metered[FR_METER_WAIT]) * ns_a_tick);
 }
 
-static int by_place(const struct fr_report_sum *a, const struct fr_report_sum *b)
+static int by_function_and_path(const struct fr_report_sum *a, const struct fr_report_sum *b)
 {
     if (a->fn != b->fn)
         return a->fn < b->fn ? -1 : 1;
@@ -61,7 +61,7 @@ static void sort(unsigned count) // not qsort, which may allocate
     for (unsigned i = 1; i < count; i++) {
         struct fr_report_sum moved = sums[i];
         unsigned at = i;
-        for (; at > 0 && by_place(&sums[at - 1], &moved) > 0; at--)
+        for (; at > 0 && by_function_and_path(&sums[at - 1], &moved) > 0; at--)
             sums[at] = sums[at - 1];
         sums[at] = moved;
     }
@@ -80,7 +80,7 @@ void fr_report_sum_up(void)
         }
     }
     sort(sum_count);
-    fr_report_places_sum_up(ns_a_tick);
+    fr_report_sites_sum_up(ns_a_tick);
 }
 
 const struct fr_report_sum *fr_report_sums(unsigned *count)

@@ -145,7 +145,7 @@ static void find_waits_in(struct fr_verdict_rank *ranks, int count,
 
 enum { KINDS = 256 };
 
-// Rows and places of all ranks, by kind.
+// Rows and call sites of all ranks, by kind.
 struct kinds {
     size_t count;
     struct fr_verdict_row rows[KINDS];

@@ -267,16 +267,16 @@ static enum fr_status refuse(int device, size_t bytes, enum fr_status status)
 static size_t memory_left(int device)
 {
     enum { FRESH_NS = 5000000 };
-    static _Atomic uint64_t asked_ns[FR_DEVICE_MAX];
+    static _Atomic uint64_t queried_ns[FR_DEVICE_MAX];
     static _Atomic size_t answers[FR_DEVICE_MAX];
     uint64_t now_ns = fr_time_coarse_ns();
-    uint64_t at_ns = atomic_load_explicit(&asked_ns[device], memory_order_acquire);
+    uint64_t at_ns = atomic_load_explicit(&queried_ns[device], memory_order_acquire);
     if (at_ns && now_ns - at_ns < FRESH_NS)
         return atomic_load_explicit(&answers[device], memory_order_relaxed);
     size_t free_bytes = 0, total = 0;
     fr_device_memory_left(device, &free_bytes, &total);
     atomic_store_explicit(&answers[device], free_bytes, memory_order_relaxed);
-    atomic_store_explicit(&asked_ns[device], now_ns, memory_order_release);
+    atomic_store_explicit(&queried_ns[device], now_ns, memory_order_release);
     return free_bytes;
 }
 
@@ -334,9 +334,9 @@ void fr_staging_device_return(struct fr_staging_extent *extent, uint64_t now_ns)
     struct fr_staging_pool *pool = pool_of(device);
     usage.lent_bytes -= extent->bytes;
     if (fr_staging_pool_give_back(pool, extent, now_ns)) {
-        ask = now_ns > pool->asked_ns && now_ns - pool->asked_ns >= ASK_AGAIN_NS;
+        ask = now_ns > pool->queried_ns && now_ns - pool->queried_ns >= ASK_AGAIN_NS;
         if (ask)
-            pool->asked_ns = now_ns;
+            pool->queried_ns = now_ns;
     }
     condemn(pool, now_ns, FR_STAGING_IDLE_NS, &victims);
     size_t idle_bytes = pool->idle_bytes;

@@ -83,8 +83,8 @@ struct fr_staging_pool {
     size_t bytes;          // of all chunks
     size_t idle_bytes;     // of chunks of which nothing is lent
     size_t lent_bytes;
-    uint64_t asked_ns; // when the driver was last asked how much is left
-    bool is_growing;   // a thread is making a chunk
+    uint64_t queried_ns; // when the driver was last asked how much is left
+    bool is_growing;     // a thread is making a chunk
 };
 
 // Chunks are multiples of this, as drivers allocate in such units.

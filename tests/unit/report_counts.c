@@ -166,24 +166,24 @@ static void test_outside(void)
     enum { BYTES = 5 };
     static const struct fr_report_buffer buffer = {
         .fn = FR_FN_MPI_Bsend, .path = FR_PATH_RAIL, .in_bytes = BYTES};
-    const struct fr_core_site *sites;
+    const struct fr_core_site *found;
     unsigned count;
     uint64_t bytes = 0;
     fr_report_buffer(&buffer);
     fr_report_sum_up();
-    const struct fr_report_place *places = fr_report_places(&sites, &count);
+    const struct fr_report_site *sites = fr_report_sites(&found, &count);
     for (unsigned i = 0; i < count; i++)
-        bytes += places[i].site == 0 ? places[i].bytes[FR_PATH_RAIL] : 0;
+        bytes += sites[i].site == 0 ? sites[i].bytes[FR_PATH_RAIL] : 0;
     CHECK(bytes == BYTES, "%ju", (uintmax_t)bytes);
 }
 
 // More call sites than there is room for: what they have moved is counted in one row.
 static void test_places(void)
 {
-    enum { SITES = 4 * FR_PLACES, BYTES = 3 };
+    enum { SITES = 4 * FR_SITES, BYTES = 3 };
     static const struct fr_report_buffer buffer = {
         .fn = FR_FN_MPI_Bsend, .path = FR_PATH_FABRIC, .in_bytes = BYTES};
-    const struct fr_core_site *sites;
+    const struct fr_core_site *found;
     unsigned count, others = 0;
     uint64_t calls = 0, bytes = 0;
     for (unsigned i = 0; i < 2 * SITES; i++) {
@@ -192,15 +192,15 @@ static void test_places(void)
         fr_report_call_end();
     }
     fr_report_sum_up();
-    const struct fr_report_place *places = fr_report_places(&sites, &count);
+    const struct fr_report_site *sites = fr_report_sites(&found, &count);
     for (unsigned i = 0; i < count; i++) {
-        calls += places[i].bytes[FR_PATH_FABRIC] ? places[i].calls : 0;
-        bytes += places[i].bytes[FR_PATH_FABRIC];
-        others += places[i].site == 0;
-        CHECK(i == 0 || places[i].ns <= places[i - 1].ns, "the slowest comes first");
-        CHECK(places[i].bytes[FR_PATH_FABRIC] <= 2 * BYTES || places[i].site == 0);
+        calls += sites[i].bytes[FR_PATH_FABRIC] ? sites[i].calls : 0;
+        bytes += sites[i].bytes[FR_PATH_FABRIC];
+        others += sites[i].site == 0;
+        CHECK(i == 0 || sites[i].ns <= sites[i - 1].ns, "the slowest comes first");
+        CHECK(sites[i].bytes[FR_PATH_FABRIC] <= 2 * BYTES || sites[i].site == 0);
     }
-    CHECK(count > FR_PLACES / 2 && count <= FR_PLACES && others == 1, "%u, %u", count, others);
+    CHECK(count > FR_SITES / 2 && count <= FR_SITES && others == 1, "%u, %u", count, others);
     CHECK(calls == 2 * SITES && bytes == 2 * SITES * BYTES, "%ju", (uintmax_t)calls);
 }
 

@@ -233,8 +233,8 @@ static int64_t limit_ns_after(unsigned losses)
 }
 
 // Judges a wait for a stream with work under way, which has lasted so long. Returns whether it goes
-// on. Sets *told_ns to its length where it does not, and later ones are shorter.
-static bool goes_on(struct patience *patience, int64_t waited_ns, int64_t *told_ns)
+// on. Sets *warn_ns to its length where it does not, and later ones are shorter.
+static bool goes_on(struct patience *patience, int64_t waited_ns, int64_t *warn_ns)
 {
     unsigned losses = patience->losses;
     if (patience->stuck)
@@ -247,7 +247,7 @@ static bool goes_on(struct patience *patience, int64_t waited_ns, int64_t *told_
     atomic_store(&patience->stuck, true);
     atomic_store(&patience->awaited, false);
     atomic_store(&patience->losses, losses < MOST_LOSSES ? losses + 1 : losses);
-    *told_ns = limit_ns_after(losses + 1) < limit_ns_after(losses) ? limit_ns_after(losses) : 0;
+    *warn_ns = limit_ns_after(losses + 1) < limit_ns_after(losses) ? limit_ns_after(losses) : 0;
     return false;
 }
 
@@ -268,7 +268,7 @@ static void tell_stuck(const char *what, const void *handle, int64_t waited_ns)
 // Returns whether a stream has work under way that is to be waited for.
 static bool is_stream_busy(struct app_stream *entry, int64_t waited_ns)
 {
-    int64_t told_ns = 0;
+    int64_t warn_ns = 0;
     int state = entry->state;
     if ((state != LIVE && state != LEAVING) || !is_there(entry))
         return false;
@@ -276,9 +276,9 @@ static bool is_stream_busy(struct app_stream *entry, int64_t waited_ns)
         note_over(&entry->patience);
         return false;
     }
-    bool busy = goes_on(&entry->patience, waited_ns, &told_ns);
-    if (told_ns)
-        tell_stuck("stream", entry->handle, told_ns);
+    bool busy = goes_on(&entry->patience, waited_ns, &warn_ns);
+    if (warn_ns)
+        tell_stuck("stream", entry->handle, warn_ns);
     return busy;
 }
 
@@ -315,7 +315,7 @@ static struct default_stream *find_default(CUcontext context, const void *thread
 
 // Judges a look at a default stream as goes_on does.
 static bool judge_default(CUcontext context, CUstream stream, bool busy, int64_t waited_ns,
-                          int64_t *told_ns)
+                          int64_t *warn_ns)
 {
     const void *thread = stream == CU_STREAM_PER_THREAD ? &own_name : NULL;
     struct default_stream first = {.context = context, .thread = thread};
@@ -325,7 +325,7 @@ static bool judge_default(CUcontext context, CUstream stream, bool busy, int64_t
         note_over(&known->patience);
         atomic_store(&known->patience.stuck, false);
     } else if (busy) {
-        busy = goes_on(known != NULL ? &known->patience : &first.patience, waited_ns, told_ns);
+        busy = goes_on(known != NULL ? &known->patience : &first.patience, waited_ns, warn_ns);
     }
     if (first.patience.stuck)
         defaults[default_count++ % FR_ARRAY_LENGTH(defaults)] = first;
@@ -337,16 +337,16 @@ static bool judge_default(CUcontext context, CUstream stream, bool busy, int64_t
 // for.
 static bool is_default_busy(CUcontext context, CUstream stream, int64_t waited_ns)
 {
-    int64_t told_ns = 0;
+    int64_t warn_ns = 0;
     touch_begin();
     bool busy = fr_cu.cuStreamQuery != NULL && !fr_cuda_is_captured(stream) &&
                 fr_cu.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
     touch_end();
-    busy = judge_default(context, stream, busy, waited_ns, &told_ns);
-    if (told_ns)
+    busy = judge_default(context, stream, busy, waited_ns, &warn_ns);
+    if (warn_ns)
         tell_stuck(stream == CU_STREAM_LEGACY ? "the default stream of context"
                                               : "a thread's default stream of context",
-                   context, told_ns);
+                   context, warn_ns);
     return busy;
 }
 

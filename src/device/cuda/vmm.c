@@ -318,9 +318,9 @@ enum fr_device_support fr_cuda_fabric_support(int device)
         fr_cuda_memory_destroy(&memory);
     enum fr_device_support state = get_state(device);
     if (FR_UNLIKELY(state == FR_SUPPORT_NOT_PERMITTED || state == FR_SUPPORT_NOT_SUPPORTED)) {
-        static _Atomic bool told;
-        if (!atomic_load_explicit(&told, memory_order_relaxed) &&
-            !atomic_exchange_explicit(&told, true, memory_order_relaxed))
+        static _Atomic bool has_warned;
+        if (!atomic_load_explicit(&has_warned, memory_order_relaxed) &&
+            !atomic_exchange_explicit(&has_warned, true, memory_order_relaxed))
             tell_refusal(device, state);
     }
     return state != FR_SUPPORT_UNKNOWN ? state : FR_SUPPORT_FAILED;

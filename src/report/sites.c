@@ -8,20 +8,20 @@
 
 #include <string.h>
 
-enum { LABELS = 64, OTHERS = FR_PLACES - 1, NAME_BYTES = 512 };
+enum { LABELS = 64, OTHERS = FR_SITES - 1, NAME_BYTES = 512 };
 
-#define PLACE_KEY(fn, label) ((uint32_t)(label) << 16 | (uint32_t)(fn))
-#define PLACE_FN(key)        ((key)&0xffffu)
-#define PLACE_LABEL(key)     ((key) >> 16)
+#define SITE_KEY(fn, label) ((uint32_t)(label) << 16 | (uint32_t)(fn))
+#define SITE_FN(key)        ((key)&0xffffu)
+#define SITE_LABEL(key)     ((key) >> 16)
 _Static_assert(FR_FN_STUB_COUNT < 1 << 16, "takes 16 bits");
 
-static struct fr_place *find_row(struct fr_places *places, uint32_t key, uintptr_t site)
+static struct fr_site *find_row(struct fr_sites *table, uint32_t key, uintptr_t site)
 {
     uint64_t hash =
         (site ^ (uint64_t)key << 40) * 0x9e3779b97f4a7c15u; // 2^64 over the golden ratio
     unsigned first = (unsigned)(hash >> 32);
-    for (unsigned i = 0; i < FR_PLACE_TRIES && site; i++) {
-        struct fr_place *row = &places->rows[(first + i) % OTHERS];
+    for (unsigned i = 0; i < FR_SITE_TRIES && site; i++) {
+        struct fr_site *row = &table->rows[(first + i) % OTHERS];
         if (FR_LIKELY(row->taken)) {
             if (row->key == key && row->site == site)
                 return row;
@@ -32,21 +32,21 @@ static struct fr_place *find_row(struct fr_places *places, uint32_t key, uintptr
         atomic_store_explicit(&row->taken, true, memory_order_release);
         return row;
     }
-    struct fr_place *others = &places->rows[OTHERS];
+    struct fr_site *others = &table->rows[OTHERS];
     if (!others->taken)
-        others->key = PLACE_KEY(FR_FN_STUB_COUNT, 0);
+        others->key = SITE_KEY(FR_FN_STUB_COUNT, 0);
     atomic_store_explicit(&others->taken, true, memory_order_release);
     return others;
 }
 
-struct fr_place *fr_report_place(struct fr_places *places, enum fr_fn fn, uintptr_t site,
-                                 unsigned label)
+struct fr_site *fr_report_site(struct fr_sites *table, enum fr_fn fn, uintptr_t site,
+                               unsigned label)
 {
-    uint32_t key = PLACE_KEY(fn, label);
-    struct fr_place **last = &places->last[fn], *row = *last;
+    uint32_t key = SITE_KEY(fn, label);
+    struct fr_site **last = &table->last[fn], *row = *last;
     if (FR_LIKELY(row && row->key == key && row->site == site))
         return row;
-    return *last = find_row(places, key, site);
+    return *last = find_row(table, key, site);
 }
 
 static struct fr_lock lock = FR_LOCK_INIT;
@@ -106,28 +106,28 @@ const struct fr_report_label *fr_report_label(unsigned label)
     return label > 0 && label < count ? &labels[label] : NULL;
 }
 
-static struct fr_report_place sums[FR_PLACES];
-static struct fr_core_site sites[FR_PLACES];
+static struct fr_report_site sums[FR_SITES];
+static struct fr_core_site found_sites[FR_SITES];
 static unsigned sum_count;
 
-// Returns the sum of a place. The first one is for all that find no room.
-static struct fr_report_place *sum_of(const struct fr_place *row)
+// Returns the sum of a site. The first one is for all that find no room.
+static struct fr_report_site *sum_of(const struct fr_site *row)
 {
-    const struct fr_report_place place = {
-        .fn = (enum fr_fn)PLACE_FN(row->key), .site = row->site, .label = PLACE_LABEL(row->key)};
+    const struct fr_report_site site = {
+        .fn = (enum fr_fn)SITE_FN(row->key), .site = row->site, .label = SITE_LABEL(row->key)};
     for (unsigned i = 0; i < sum_count; i++) {
-        if (sums[i].site == place.site && sums[i].fn == place.fn && sums[i].label == place.label)
+        if (sums[i].site == site.site && sums[i].fn == site.fn && sums[i].label == site.label)
             return &sums[i];
     }
-    if (sum_count == FR_PLACES)
+    if (sum_count == FR_SITES)
         return &sums[0];
-    sums[sum_count] = place;
+    sums[sum_count] = site;
     return &sums[sum_count++];
 }
 
-static void add_row(const struct fr_place *row, double ns_a_tick)
+static void add_row(const struct fr_site *row, double ns_a_tick)
 {
-    struct fr_report_place *sum = sum_of(row);
+    struct fr_report_site *sum = sum_of(row);
     sum->calls += fr_count_get(&row->calls);
     sum->ns += (uint64_t)((double)fr_count_get(&row->ticks) * ns_a_tick);
     sum->copies_ns += (uint64_t)((double)fr_count_get(&row->metered[FR_METER_COPY]) * ns_a_tick);
@@ -140,7 +140,7 @@ static void add_row(const struct fr_place *row, double ns_a_tick)
 static void sort(void) // not qsort, which may allocate
 {
     for (unsigned i = 1; i < sum_count; i++) {
-        struct fr_report_place moved = sums[i];
+        struct fr_report_site moved = sums[i];
         unsigned at = i;
         for (; at > 0 && sums[at - 1].ns < moved.ns; at--)
             sums[at] = sums[at - 1];
@@ -148,22 +148,22 @@ static void sort(void) // not qsort, which may allocate
     }
 }
 
-// Whether nothing was counted for a place. Threads of Fabrail's count bytes outside of calls.
-static bool is_empty(const struct fr_report_place *place)
+// Whether nothing was counted for a site. Threads of Fabrail's count bytes outside of calls.
+static bool is_empty(const struct fr_report_site *site)
 {
     uint64_t bytes = 0;
     for (unsigned path = 0; path < FR_PATH_COUNT; path++)
-        bytes += place->bytes[path];
-    return place->calls == 0 && bytes == 0;
+        bytes += site->bytes[path];
+    return site->calls == 0 && bytes == 0;
 }
 
-void fr_report_places_sum_up(double ns_a_tick)
+void fr_report_sites_sum_up(double ns_a_tick)
 {
-    sums[0] = (struct fr_report_place){.fn = FR_FN_STUB_COUNT};
+    sums[0] = (struct fr_report_site){.fn = FR_FN_STUB_COUNT};
     sum_count = 1;
     for (const struct fr_slab *slab = fr_report_slabs(); slab; slab = slab->next) {
-        for (unsigned i = 0; i < FR_PLACES; i++) {
-            const struct fr_place *row = &slab->places.rows[i];
+        for (unsigned i = 0; i < FR_SITES; i++) {
+            const struct fr_site *row = &slab->sites.rows[i];
             if (atomic_load_explicit(&row->taken, memory_order_acquire))
                 add_row(row, ns_a_tick);
         }
@@ -172,28 +172,28 @@ void fr_report_places_sum_up(double ns_a_tick)
         sums[0] = sums[--sum_count];
     sort();
     for (unsigned i = 0; i < sum_count; i++)
-        sites[i] = (struct fr_core_site){.call = sums[i].site};
+        found_sites[i] = (struct fr_core_site){.call = sums[i].site};
 }
 
-void fr_report_places_name(bool in_signal)
+void fr_report_sites_name(bool in_signal)
 {
-    fr_core_sites_find(sites, sum_count, in_signal);
+    fr_core_sites_find(found_sites, sum_count, in_signal);
 }
 
-const struct fr_report_place *fr_report_places(const struct fr_core_site **found, unsigned *count)
+const struct fr_report_site *fr_report_sites(const struct fr_core_site **found, unsigned *count)
 {
-    *found = sites;
+    *found = found_sites;
     *count = sum_count;
     return sums;
 }
 
-const char *fr_report_place_function(const struct fr_report_place *place)
+const char *fr_report_site_function(const struct fr_report_site *site)
 {
-    return place->fn < FR_FN_STUB_COUNT ? fr_abi_rows[place->fn].name : "other calls";
+    return site->fn < FR_FN_STUB_COUNT ? fr_abi_rows[site->fn].name : "other calls";
 }
 
-uint64_t fr_report_place_within(const struct fr_report_place *place)
+uint64_t fr_report_site_within(const struct fr_report_site *site)
 {
-    uint64_t elsewhere = place->copies_ns + place->mpi_ns + place->wait_ns;
-    return place->ns > elsewhere ? place->ns - elsewhere : 0;
+    uint64_t elsewhere = site->copies_ns + site->mpi_ns + site->wait_ns;
+    return site->ns > elsewhere ? site->ns - elsewhere : 0;
 }
