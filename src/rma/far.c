@@ -219,12 +219,17 @@ static void disarm(struct fr_rma_window *window)
     fr_core_unlock(&lock);
 }
 
+enum fr_status fr_rma_far_settle(struct fr_rma_window *window, int rank)
+{
+    return await(window, rank, 0, MOST);
+}
+
 enum fr_status fr_rma_far_flush(struct fr_rma_window *window)
 {
     enum fr_status status = FR_OK;
     for (int rank = 0; rank < window->size && status == FR_OK; rank++) {
         if (atomic_load(&window->parts[rank].pending) != 0)
-            status = await(window, rank, 0, MOST);
+            status = fr_rma_far_settle(window, rank);
     }
     if (status != FR_OK)
         disarm(window);
@@ -355,7 +360,7 @@ static enum fr_status close_result(struct cut *cut, struct piece *piece, enum fr
 {
     if (!piece->packed.address)
         return status;
-    enum fr_status come = await(cut->window, cut->rank, 0, MOST);
+    enum fr_status come = fr_rma_far_settle(cut->window, cut->rank);
     if (come != FR_OK)
         fr_staging_forsake(&piece->packed); // it may still be written to
     if (status == FR_OK)

@@ -34,6 +34,9 @@ FR_MUST_CHECK enum fr_status fr_rma_far_tell(struct fr_rma_window *window, int r
 FR_MUST_CHECK enum fr_status fr_rma_far_lock(struct fr_rma_window *window, int rank,
                                              bool exclusive);
 
+// Waits until all requests to a rank have been answered.
+FR_MUST_CHECK enum fr_status fr_rma_far_settle(struct fr_rma_window *window, int rank);
+
 // Waits until all requests have been answered. Returns the first failure since the last time.
 FR_MUST_CHECK enum fr_status fr_rma_far_flush(struct fr_rma_window *window);
 

@@ -37,13 +37,20 @@ static bool is_there(const struct fr_rma_part *part)
     return fr_device_owns(&range) && range.buffer_id == part->range.buffer_id;
 }
 
+static struct fr_rma_region *find_attached(struct fr_rma_window *window, uint64_t low,
+                                           uint64_t high) FR_REQUIRES(lock)
+{
+    struct fr_rma_region *region = window->attached;
+    while (region && !holds(&region->part, low, high))
+        region = region->next;
+    return region;
+}
+
 bool fr_rma_region_of_own(struct fr_rma_window *window, uint64_t low, uint64_t high,
                           struct fr_rma_part *part)
 {
     fr_core_lock(&lock);
-    const struct fr_rma_region *region = window->attached;
-    while (region && !holds(&region->part, low, high))
-        region = region->next;
+    const struct fr_rma_region *region = find_attached(window, low, high);
     if (region)
         *part = region->part;
     fr_core_unlock(&lock);
@@ -248,21 +255,29 @@ static struct fr_rma_region *find_mapped(struct fr_rma_window *window, int rank,
     return region ? region : map(window, rank, low, high);
 }
 
+// Data in several regions go by messages of this rank to itself.
+static enum fr_status find_own(struct fr_rma_window *window, uint64_t low, uint64_t high,
+                               struct fr_rma_part **part)
+{
+    fr_core_lock(&lock);
+    struct fr_rma_region *region = find_attached(window, low, high);
+    bool in_several = !region && window->is_far && find_attached(window, low, low + 1) &&
+                      find_attached(window, high - 1, high);
+    fr_core_unlock(&lock);
+    if (in_several)
+        return FR_OK;
+    if (!region || !is_there(&region->part))
+        return FR_ERR_RANGE;
+    *part = &region->part;
+    return FR_OK;
+}
+
 enum fr_status fr_rma_region_find(struct fr_rma_window *window, int rank, uint64_t low,
                                   uint64_t high, struct fr_rma_part **part)
 {
     *part = &window->parts[rank];
-    if (rank == window->rank) {
-        fr_core_lock(&lock);
-        struct fr_rma_region *region = window->attached;
-        while (region && !holds(&region->part, low, high))
-            region = region->next;
-        fr_core_unlock(&lock);
-        if (!region || !is_there(&region->part))
-            return FR_ERR_RANGE;
-        *part = &region->part;
-        return FR_OK;
-    }
+    if (rank == window->rank)
+        return find_own(window, low, high, part);
     if ((*part)->is_far)
         return FR_OK;
     fr_rma_enter(window);

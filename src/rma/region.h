@@ -15,7 +15,7 @@ struct fr_rma_region {
 
 // Finds where this process reaches bytes [low, high) of a rank. Writes the part of the region that
 // holds them, or the rank's own part where it has to be asked by messages. Returns FR_ERR_RANGE for
-// bytes of this rank that are not attached.
+// bytes of this rank that are surely not attached.
 FR_MUST_CHECK enum fr_status fr_rma_region_find(struct fr_rma_window *window, int rank,
                                                 uint64_t low, uint64_t high,
                                                 struct fr_rma_part **part);

@@ -82,23 +82,31 @@ static void answer(struct fr_rma_window *window, struct fr_rma_message *message,
     (void)!fr_rma_message_send(message, to); // which logs a failure
 }
 
-// Finds the memory of a run, and its offset there. Returns false if not all bytes are in the
-// window, or in packed data where the message says.
-static bool find_memory(struct fr_rma_window *window, struct fr_rma_run *run, uint64_t packed_bytes,
+// Returns whether a run has rows, and packed data where its message says.
+static bool is_packed(const struct fr_rma_run *run, uint64_t packed_bytes)
+{
+    return run->count > 0 &&
+           (uint64_t)run->at + (uint64_t)run->step * (run->count - 1) + run->bytes <= packed_bytes;
+}
+
+// Finds the memory of a run, and its offset there. Returns false if not all bytes are in the window
+// or, where memory is attached, in one piece of that.
+static bool find_memory(struct fr_rma_window *window, struct fr_rma_run *run,
                         struct fr_rma_part *part)
 {
     int64_t reach, last;
-    uint64_t at = (uint64_t)run->at + (uint64_t)run->step * (run->count - 1) + run->bytes;
-    if (run->count == 0 || at > packed_bytes ||
-        __builtin_mul_overflow(run->stride, (int64_t)(run->count - 1), &reach) ||
+    if (__builtin_mul_overflow(run->stride, (int64_t)(run->count - 1), &reach) ||
         __builtin_add_overflow(run->offset, reach, &last))
         return false;
     int64_t low = last < run->offset ? last : run->offset;
     int64_t high = last > run->offset ? last : run->offset;
     if (__builtin_add_overflow(high, (int64_t)run->bytes, &high) || low < 0)
         return false;
-    if (!window->words.is_dynamic)
-        return (uint64_t)high <= part->bytes;
+    if (!window->words.is_dynamic) {
+        part->address = fr_rma_own_part(window)->address;
+        part->range = fr_rma_own_part(window)->range;
+        return (uint64_t)high <= fr_rma_own_part(window)->bytes;
+    }
     if (!fr_rma_region_of_own(window, (uint64_t)low, (uint64_t)high, part))
         return false;
     run->offset -= (int64_t)part->base;
@@ -129,6 +137,35 @@ static void copy_by_device(struct fr_device_batch *batch, const struct fr_rma_pa
     fr_device_batch_copy(batch, &part->range, from_memory ? FR_TO_STAGE : FR_FROM_STAGE, &copy);
 }
 
+static bool copy_run(struct fr_rma_window *window, struct fr_device_batch *batch, char *packed,
+                     const struct fr_rma_run *wanted, bool from_memory)
+{
+    struct fr_rma_part part = {.base = 0};
+    struct fr_rma_run run = *wanted;
+    if (!find_memory(window, &run, &part))
+        return false;
+    if (fr_device_owns(&part.range))
+        copy_by_device(batch, &part, packed, &run, from_memory);
+    else
+        copy_on_host((char *)part.address, packed, &run, from_memory);
+    return true;
+}
+
+// Copies the rows of a run one by one, which may lie in several pieces of attached memory.
+static bool copy_rows(struct fr_rma_window *window, struct fr_device_batch *batch, char *packed,
+                      const struct fr_rma_run *run, bool from_memory)
+{
+    bool found = window->words.is_dynamic && run->count > 1;
+    for (uint32_t i = 0; i < run->count && found; i++) {
+        struct fr_rma_run row = {.at = run->at + i * run->step, .bytes = run->bytes, .count = 1};
+        int64_t offset;
+        found = !__builtin_mul_overflow(run->stride, (int64_t)i, &offset) &&
+                !__builtin_add_overflow(run->offset, offset, &row.offset) &&
+                copy_run(window, batch, packed, &row, from_memory);
+    }
+    return found;
+}
+
 // Copies between this rank's memory and packed host memory, and waits.
 static enum fr_status copy_runs(struct fr_rma_window *window, const struct fr_rma_message *message,
                                 char *packed, bool from_memory)
@@ -138,19 +175,10 @@ static enum fr_status copy_runs(struct fr_rma_window *window, const struct fr_rm
     struct fr_device_batch batch;
     fr_device_batch_begin(&batch);
     for (uint32_t i = 0; i < message->head->runs && status == FR_OK; i++) {
-        struct fr_rma_part part = {.base = 0};
-        struct fr_rma_run run = runs[i];
-        if (!window->words.is_dynamic) {
-            part.address = fr_rma_own_part(window)->address;
-            part.bytes = fr_rma_own_part(window)->bytes;
-            part.range = fr_rma_own_part(window)->range;
-        }
-        if (!find_memory(window, &run, message->head->bytes, &part))
+        if (!is_packed(&runs[i], message->head->bytes) ||
+            (!copy_run(window, &batch, packed, &runs[i], from_memory) &&
+             !copy_rows(window, &batch, packed, &runs[i], from_memory)))
             status = FR_ERR_RANGE;
-        else if (fr_device_owns(&part.range))
-            copy_by_device(&batch, &part, packed, &run, from_memory);
-        else
-            copy_on_host((char *)part.address, packed, &run, from_memory);
     }
     enum fr_status copied = fr_device_batch_finish(&batch);
     return status == FR_OK ? copied : status;

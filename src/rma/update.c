@@ -262,6 +262,12 @@ enum fr_status fr_rma_update(struct fr_rma_window *window, struct fr_rma_place *
     place->facts = fr_rma_facts(target.part, true);
     if (fr_policy_choose_access(&place->facts).way == FR_WAY_MESSAGE)
         return fr_rma_far_update(window, place->target, &target, update);
+    // An earlier one may have gone as a message, where not all of its memory is mapped.
+    if (FR_UNLIKELY(atomic_load(&window->parts[place->target].pending) != 0)) {
+        status = fr_rma_far_settle(window, place->target);
+        if (status != FR_OK)
+            return status;
+    }
     fr_rma_enter(window);
     place->facts.by_device = plan(window, &target, update, &work);
     status = place->facts.by_device ? update_in_place(window, place->target, &target, update, &work)

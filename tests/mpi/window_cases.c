@@ -15,6 +15,7 @@
 // polls     a target looks at its own memory until an origin has changed it
 // threads   a target computes, and another of its threads waits
 // leaked    MPI ends before a window
+// several   accesses go to two pieces of memory that are attached
 // freed     memory is freed that is attached to a window
 // shared    all ranks use memory that they share
 // manual    a rank with several threads lets none make progress
@@ -452,6 +453,60 @@ static void leaked(void)
     make(&memory, sizeof(int), sizeof(int), &win, 1);
 }
 
+// Adds to the first numbers of two pieces of memory at once. Then it replaces the first one alone,
+// while the target may have done nothing yet.
+static void change_several(MPI_Win win, int target, const MPI_Aint *there)
+{
+    const int lengths[2] = {1, 1}, values[2] = {10 * (rank + 1), 20 * (rank + 1)}, last = rank + 5;
+    MPI_Datatype both;
+    MPI_Type_create_hindexed(2, lengths, there, MPI_INT, &both);
+    MPI_Type_commit(&both);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, win);
+    check(MPI_Accumulate(values, 2, MPI_INT, target, 0, 1, both, MPI_REPLACE, win) == MPI_SUCCESS,
+          "MPI_Accumulate to two pieces");
+    MPI_Accumulate(&last, 1, MPI_INT, target, there[0], 1, MPI_INT, MPI_REPLACE, win);
+    check(MPI_Win_unlock(target, win) == MPI_SUCCESS, "two pieces of memory");
+    MPI_Type_free(&both);
+}
+
+static void several(void)
+{
+    enum { BYTES = 4096 };
+    struct memory memory[2];
+    MPI_Aint there[2] = {0};
+    MPI_Win win;
+    memory_start(rank);
+    MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    for (int i = 0; i < 2; i++) {
+        memory[i] = memory_new(MEMORY_DEVICE, BYTES);
+        if (rank != 0)
+            continue;
+        MPI_Win_attach(win, memory[i].address, BYTES);
+        MPI_Get_address(memory[i].address, &there[i]);
+    }
+    MPI_Bcast(there, 2, MPI_AINT, 0, MPI_COMM_WORLD);
+    for (int origin = size - 1; origin >= 0; origin--) {
+        int found[2];
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == origin)
+            change_several(win, 0, there);
+        else if (rank == 0)
+            usleep(100000);
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank != 0)
+            continue;
+        memory_read(&memory[0], 0, &found[0], sizeof(int));
+        memory_read(&memory[1], 0, &found[1], sizeof(int));
+        check(found[0] == origin + 5 && found[1] == 20 * (origin + 1), "their order");
+    }
+    for (int i = 0; i < 2 && rank == 0; i++)
+        MPI_Win_detach(win, memory[i].address);
+    MPI_Win_free(&win);
+    for (int i = 0; i < 2; i++)
+        memory_free(&memory[i]);
+}
+
 static void freed(void)
 {
     enum { BYTES = 4096 };
@@ -663,7 +718,7 @@ static const struct {
              {"lock", lock},       {"waits", waits},     {"part", part},         {"polls", polls},
              {"threads", threads}, {"leaked", leaked},   {"freed", freed},       {"shared", shared},
              {"manual", refused},  {"levels", refused},  {"large", large},       {"chain", chain},
-             {"links", links}};
+             {"links", links},     {"several", several}};
 
 int main(int argc, char **argv)
 {
