@@ -331,8 +331,8 @@ bool fr_intercept_attend(void)
 bool fr_intercept_serve_within(void)
 {
     enum { POLLS_A_LOOK = 8 };
-    static unsigned polls; // of the one thread in MPI
-    static bool moved;
+    static FR_TLS unsigned polls;
+    static FR_TLS bool moved;
     const uintptr_t outer = fr_intercept_handler_frame;
     const uint64_t taken = fr_rma_messages_taken();
     if (!moved && ++polls % POLLS_A_LOOK != 0)
