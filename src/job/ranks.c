@@ -23,7 +23,7 @@ static struct fr_job_remembered *known FR_GUARDED_BY(known_lock);
 
 // The last answer of each thread, valid while no communicator has gone since.
 static _Atomic uint64_t gone;
-static _Thread_local struct {
+static FR_TLS struct {
     struct fr_job_remembered *remembered;
     uint64_t gone;
 } last;

@@ -21,12 +21,12 @@ enum {
 // Ends a send that is over. A failure stays with the operation, for the call that completes it.
 static void end_send(struct fr_request_op *op)
 {
+    const bool pulled = fr_rndv_send_is_pulled(op->send); // else MPI may have its RTS still
     enum fr_status failure = fr_rndv_send_end(op->send);
     op->send = NULL;
-    if (op->failure == FR_OK && failure != FR_OK) {
-        op->failure = failure;
-        op->delivered = !op->receive.takes_rts; // what it receives may still come
-    }
+    op->failure = op->failure == FR_OK ? failure : op->failure;
+    if ((pulled || failure != FR_OK) && !op->receive.takes_rts) // what it receives may still come
+        atomic_store_explicit(&op->delivered, true, memory_order_release);
 }
 
 bool fr_request_poll(struct fr_request_op *op, unsigned *copies)

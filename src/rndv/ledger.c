@@ -30,8 +30,9 @@ struct flow_key {
 
 struct flow {
     struct flow_key key;
-    unsigned messages;     // slots in use
-    unsigned announcing;   // messages whose RTS a thread is just giving to MPI
+    unsigned messages; // slots in use
+    // Messages whose RTS a thread is just giving to MPI. That thread alone changes their number.
+    _Atomic unsigned announcing;
     const void *announcer; // that thread
     struct fr_list idle;   // in the list of flows without messages
     UT_hash_handle hh;
@@ -414,11 +415,17 @@ static void mark_in_use(struct fr_rndv_ledger *ledger, size_t index, bool in_use
                           memory_order_release);
 }
 
+static void announce(struct flow *flow, unsigned more)
+{
+    unsigned count = atomic_load_explicit(&flow->announcing, memory_order_relaxed);
+    atomic_store_explicit(&flow->announcing, count + more, memory_order_release);
+}
+
 static void enter_flow(struct flow *flow, size_t index) FR_REQUIRES(&ledger_lock)
 {
     fr_list_remove(&flow->idle);
     flow->messages++;
-    flow->announcing++;
+    announce(flow, 1);
     flow->announcer = &own_mark;
     places[index] = (struct place){.flow = flow, .announcing = true};
 }
@@ -462,7 +469,8 @@ static enum fr_status enter(struct fr_rndv_ledger *ledger, const struct fr_rndv_
     struct flow *flow = get_flow(address);
     if (flow == NULL)
         return FR_ERR_NO_MEMORY;
-    if (flow->announcing > 0 && flow->announcer != &own_mark)
+    if (flow->announcer != &own_mark &&
+        atomic_load_explicit(&flow->announcing, memory_order_acquire) > 0)
         return FR_ERR_UNSUPPORTED;
     enter_flow(flow, *index);
     mark_in_use(ledger, *index, true);
@@ -514,18 +522,17 @@ enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, b
     return FR_OK;
 }
 
-static void stop_announcing(struct place *place) FR_REQUIRES(&ledger_lock)
+static void stop_announcing(struct place *place)
 {
     if (place->announcing)
-        place->flow->announcing--;
+        announce(place->flow, -1U);
     place->announcing = false;
 }
 
-void fr_rndv_ledger_sent(unsigned index)
+// The place is this thread's while it announces.
+FR_UNANALYSED void fr_rndv_ledger_sent(unsigned index)
 {
-    fr_core_lock(&ledger_lock);
     stop_announcing(&places[index]);
-    fr_core_unlock(&ledger_lock);
 }
 
 struct fr_rndv_slot *fr_rndv_ledger_slot(unsigned index)

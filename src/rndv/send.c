@@ -230,6 +230,11 @@ const unsigned char *fr_rndv_send_rts(const struct fr_rndv_send *send, size_t *l
     return send->rts;
 }
 
+bool fr_rndv_send_is_pulled(const struct fr_rndv_send *send)
+{
+    return fr_rndv_ledger_state(send->index) == FR_RNDV_PULLED;
+}
+
 bool fr_rndv_send_needs_push(const struct fr_rndv_send *send)
 {
     return send->scheme->flags & FR_RNDV_NEEDS_PUSH;

@@ -55,9 +55,12 @@ void *__wrap_malloc(size_t bytes)
     return lacks_memory ? NULL : __real_malloc(bytes);
 }
 
+static enum fr_fn called;
+
 int fr_abi_call(enum fr_fn fn, const fr_word *args)
 {
     real_calls++;
+    called = fn;
     if (settles)
         fr_request_settle(true);
     if (refuses)
@@ -120,6 +123,11 @@ bool fr_request_arrivals_begin(struct fr_request_op *const *ops,
     begun += (unsigned)count;
     fr_request_flying += count;
     return true;
+}
+
+bool fr_rndv_send_is_pulled(const struct fr_rndv_send *send)
+{
+    return *(const bool *)(const void *)send;
 }
 
 size_t fr_request_receive_early(void)
@@ -401,10 +409,42 @@ static void check_late(void)
         atomic_store(&fr_request_special_count, way == 2 ? 1 : 0);
         CHECK(fr_request_complete(FR_FN_MPI_Waitany, args, &result) && result == 0);
         CHECK(real_calls == 1 && claimed == 0 && over == 1, "%u and %u", claimed, over);
-        CHECK(looked_up == (way > 0 ? LIST : 1), "%u are looked up", looked_up);
+        const unsigned sought = way == 2 ? LIST : 0; // that may be known to be over
+        CHECK(looked_up == sought + (way > 0 ? LIST : 1), "%u are looked up", looked_up);
     }
     settles = false;
     op_of[3] = NULL;
+}
+
+// A request that is known to be over is completed alone: a send whose bytes have been taken, or a
+// receive that has its message.
+static void check_first(void)
+{
+    struct fr_request_op ops[LIST + 1];
+    fr_word requests[LIST];
+    bool pulled;
+    int index, status = LEFT_ALONE, result = -1;
+    fr_word args[FR_MAX_ARGS] = {LIST, FR_PTR(requests), FR_PTR(&index), FR_PTR(&status)};
+    for (int way = 0; way < 5; way++) { // the last is a send that was left to MPI
+        const bool first = way < 2;
+        index = -1;
+        pulled = way == 0;
+        for (int i = 1; i <= LIST; i++) {
+            ops[i] = (struct fr_request_op){.fn = FR_FN_MPI_Irecv, .active = true};
+            requests[i - 1] = (fr_word)i;
+            op_of[i] = &ops[i];
+        }
+        ops[COMPLETE + 1].fn = way % 2 == 0 ? FR_FN_MPI_Isend : FR_FN_MPI_Irecv;
+        ops[COMPLETE + 1].send =
+            way % 2 == 0 && way < 4 ? (struct fr_rndv_send *)(void *)&pulled : NULL;
+        ops[COMPLETE + 1].delivered = way == 1;
+        claimed = over = 0;
+        CHECK(fr_request_complete(FR_FN_MPI_Waitany, args, &result) && result == 0);
+        CHECK(called == (first ? FR_FN_MPI_Wait : FR_FN_MPI_Waitany), "%d: %d", way, called);
+        CHECK(index == COMPLETE && claimed == 0 && over == 1, "%d: %d, %u", way, index, over);
+    }
+    for (int i = 1; i <= LIST; i++)
+        op_of[i] = NULL;
 }
 
 // A message that a call for one of a list brings is begun. Then the others' are looked for, which
@@ -473,5 +513,6 @@ int main(void)
     check_failures_of_copies();
     check_both_fail();
     check_others();
+    check_first();
     return check_result();
 }

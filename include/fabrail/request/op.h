@@ -42,7 +42,7 @@ struct fr_request_op {
     bool copies;     // the delivery under way copies back to the application
     // Threads that look for messages read these, too.
     _Atomic bool active;    // started and not yet completed
-    _Atomic bool delivered; // copied back before the request was completed
+    _Atomic bool delivered; // copied back or taken before the request was completed
     enum fr_status failure; // of copies or of the receive, for the call that completes it
 
     struct fr_rndv_send *send;            // a send by rendezvous that is not over; else NULL

@@ -27,6 +27,9 @@ FR_MUST_CHECK enum fr_status fr_rndv_send_start(const struct fr_rndv_message *me
                                                 struct fr_rndv_send **send,
                                                 struct fr_policy_scheme_choice *choice);
 
+// Returns whether the receiver has the bytes of a send, and has said so. Costs a load.
+bool fr_rndv_send_is_pulled(const struct fr_rndv_send *send);
+
 // Returns whether a message of this view to that process could ever go by rendezvous. For
 // persistent requests, which choose anew at each start.
 bool fr_rndv_send_is_possible(const struct fr_rndv_message *message);
