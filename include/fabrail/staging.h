@@ -63,6 +63,9 @@ void fr_staging_watch(void (*gone)(uint64_t id));
 // little beside what is left.
 void fr_staging_return(struct fr_staging_lease *lease);
 
+// Returns what a lease of device memory is, without asking the driver.
+struct fr_device_range fr_staging_lease_range(const struct fr_staging_lease *lease);
+
 // Has the memory of a lease never be lent again, since somebody may still write to it. The borrower
 // goes on to use it, and returns the lease as any other.
 void fr_staging_forsake(struct fr_staging_lease *lease);

@@ -8,6 +8,39 @@
 
 #include <string.h>
 
+static bool refuses_aliases;
+
+// Whether the MPI library refuses equal send and receive buffers. MPICH can be built, and set, not
+// to look. Called in MPI_Init, when no other thread uses MPI_COMM_SELF. An exclusive scan of one
+// rank copies nothing.
+static bool look_for_refusal(void)
+{
+    _Alignas(8) char comm[8];
+    char byte = 0;
+    const fr_word operation = fr_abi_mpi.operations[FR_OPERATION_BOR];
+    if (fr_abi_is_open_mpi() ||
+        FR_MPI(Comm_split, fr_abi_mpi.COMM_SELF, 0, 0, FR_PTR(comm)) != fr_abi_mpi.SUCCESS)
+        return false;
+    const fr_word own = fr_abi_handle_load(comm, 0);
+    FR_MPI(Comm_set_errhandler, own, fr_abi_mpi.ERRORS_RETURN);
+    bool refuses = FR_MPI(Exscan, FR_PTR(&byte), FR_PTR(&byte), 1, fr_abi_mpi.BYTE, operation,
+                          own) != fr_abi_mpi.SUCCESS;
+    FR_MPI(Comm_free, FR_PTR(comm));
+    return refuses;
+}
+
+void fr_intercept_aliases_start(void)
+{
+    refuses_aliases = fr_intercept_nvlink_is_enabled() && look_for_refusal();
+}
+
+bool fr_intercept_refuses_alias(enum fr_fn fn, const fr_word *args)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[fn];
+    return refuses_aliases && args[row->send.buffer] == args[row->receive.buffer] &&
+           fr_intercept_are_host_buffers(fn, args);
+}
+
 // Whether MPI surely refuses a side of one slice or many. A side that MPI may also take is not
 // wrong here: this rank alone would then do the call otherwise.
 static bool is_wrong_side(const struct fr_request_op *op, const struct fr_abi_side *side,
@@ -37,10 +70,7 @@ static bool is_aliased(const struct fr_request_op *op)
 {
     const struct fr_abi_side *send = &fr_abi_rows[op->fn].send;
     const struct fr_abi_side *receive = &fr_abi_rows[op->fn].receive;
-    const char *family = fr_abi_mpi.family;
-    if (!family || strcmp(family, "MPICH") != 0)
-        return false;
-    return op->args[send->buffer] == op->args[receive->buffer] &&
+    return fr_intercept_refuses_alias(op->fn, op->args) &&
            op->args[send->count] == op->args[receive->count] &&
            op->args[send->type] == op->args[receive->type] &&
            (send->has_counts || fr_intercept_count_at(op, send, 0) > 0);

@@ -9,6 +9,7 @@ bool fr_intercept_coll_buffer_measure(struct fr_request_op *op)
     bool any = false, empty = true;
     for (unsigned v = 0; v < op->view_count; v++) {
         fr_staging_view_measure(&op->views[v]);
+        fr_intercept_coll_fix_context(&op->views[v].range);
         any = any || fr_device_owns(&op->views[v].range);
         empty = empty && !op->views[v].span;
     }
@@ -42,6 +43,13 @@ static bool export(struct fr_intercept_coll_buffer *side, unsigned ways)
            (side->handle.ways & ways);
 }
 
+static struct fr_device_range lease_range(const struct fr_staging_view *view)
+{
+    struct fr_device_range range = fr_staging_lease_range(&view->lease);
+    fr_intercept_coll_fix_context(&range);
+    return range;
+}
+
 // Gives host memory workspace on this rank's device, as if it were memory of that.
 static enum fr_status open_host(struct fr_intercept_coll_buffer *side)
 {
@@ -55,7 +63,7 @@ static enum fr_status open_host(struct fr_intercept_coll_buffer *side)
         view->range = (struct fr_device_range)FR_DEVICE_HOST;
         return status;
     }
-    fr_device_classify(view->lease.address, 1, &side->range);
+    side->range = lease_range(view);
     view->range = side->range;
     view->mixed = view->on_host = true;
     side->staged = true;
@@ -80,7 +88,7 @@ enum fr_status fr_intercept_coll_buffer_open(struct fr_intercept_coll_buffer *si
     fr_intercept_shapes_close(&side->shapes);
     enum fr_status status = fr_staging_view_open(view);
     if (status == FR_OK)
-        fr_device_classify(view->lease.address, 1, &side->range);
+        side->range = lease_range(view);
     return status;
 }
 

@@ -52,6 +52,13 @@ static inline bool fr_intercept_later_is_by_cpus(const struct fr_intercept_later
     return later->queued.is_instead || later->queued.task.is_by_posts;
 }
 
+// Finds out whether the MPI library refuses equal send and receive buffers. Called in MPI_Init.
+void fr_intercept_aliases_start(void);
+
+// Returns whether the MPI library surely refuses a call whose send buffer is where it receives. It
+// would not see that of memory that is staged.
+bool fr_intercept_refuses_alias(enum fr_fn fn, const fr_word *args);
+
 // Returns whether a nonblocking or persistent collective is worth a task. They look at arguments
 // that all ranks have alike, so all find the same.
 bool fr_intercept_reduction_pays(enum fr_fn fn, const fr_word *args,

@@ -99,7 +99,6 @@ static bool is_wrong(const struct fr_intercept_reduction *reduction)
     const struct fr_coll_team *team = reduction->team;
     fr_word send = op->args[row->send.buffer], receive = op->args[row->receive.buffer];
     bool is_root = reduction->part.form != FR_COLL_TO_ROOT || team->rank == reduction->part.root;
-    bool mpich = strcmp(fr_abi_mpi.family, "MPICH") == 0;
     for (int rank = 0; rank < team->size; rank++) {
         if (fr_intercept_count_at(op, &row->receive, rank) < 0)
             return true;
@@ -107,7 +106,7 @@ static bool is_wrong(const struct fr_intercept_reduction *reduction)
     bool no_result = receive == fr_abi_mpi.IN_PLACE || receive == 0;
     return !op->args[row->request] || send == 0 || (send == fr_abi_mpi.IN_PLACE && !is_root) ||
            (no_result && fr_intercept_reduction_receives(reduction)) ||
-           (mpich && is_root && send == receive);
+           (is_root && fr_intercept_refuses_alias(op->fn, op->args));
 }
 
 // Counts the elements of the vector.

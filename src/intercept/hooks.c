@@ -18,6 +18,7 @@
 #include "fabrail/request/schedule.h"
 #include "fabrail/rma.h"
 #include "fabrail/staging/typed_copy.h"
+#include "intercept/coll_later.h"
 #include "intercept/intercept_int.h"
 
 #include <dlfcn.h>
@@ -55,6 +56,7 @@ static bool introduce(void)
     if (!fr_intercept_gather_facts())
         return false;
     fr_intercept_nvlink_start();
+    fr_intercept_aliases_start();
     fr_intercept_messages_start();
     if (known && level == fr_abi_mpi.THREAD_MULTIPLE && fr_intercept_rndv_is_enabled &&
         fr_core_settings()->progress != FR_PROGRESS_MANUAL)

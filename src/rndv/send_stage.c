@@ -130,7 +130,7 @@ static enum fr_status move_to_host(struct fr_rndv_send *send)
     const struct fr_device_push_piece piece = {.dst = (uintptr_t)lease.address,
                                                .src = fr_staging_given_address(&from),
                                                .bytes = send->bytes};
-    fr_device_classify(from.lease.address, 1, &range);
+    range = fr_staging_lease_range(&from.lease);
     status = fr_device_push(&range, &piece, 1, FR_ENGINE_CE, 0);
     if (status != FR_OK) {
         fr_staging_return(&lease);

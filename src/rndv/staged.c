@@ -21,7 +21,7 @@ static enum fr_status find_workspace(struct fr_rndv_send *send, struct fr_rndv_p
         return status;
     const struct fr_staging_view *staged = &send->stage.view;
     place->address = staged->stage_base;
-    fr_device_classify(staged->lease.address, 1, &range);
+    range = fr_staging_lease_range(&staged->lease);
     status = fr_ipc_export(&range, staged->lease.address, staged->lease.bytes, &place->handle);
     if (status == FR_OK && !fr_rndv_is_mapped_by(send->address.to, &place->handle, true))
         return FR_ERR_NOT_FOUND;

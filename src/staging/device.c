@@ -170,6 +170,8 @@ static enum fr_status make_chunk(int device, size_t bytes, struct addition *made
         discard(made);
         return status;
     }
+    fr_device_classify((const void *)made->chunk->memory.address, 1, &made->chunk->range);
+    made->chunk->range.device = device; // whatever device is current now
     fr_debug("device %d workspace takes %zu bytes at 0x%zx, shared in ways 0x%x", device,
              made->chunk->memory.bytes, (size_t)made->chunk->memory.address,
              made->chunk->memory.ways);
@@ -314,6 +316,11 @@ enum fr_status fr_staging_borrow_device(int device, size_t bytes, struct fr_stag
         .extent = extent,
     };
     return FR_OK;
+}
+
+struct fr_device_range fr_staging_lease_range(const struct fr_staging_lease *lease)
+{
+    return lease->extent->chunk->range;
 }
 
 // Returns whether the program is about to run out of memory on the device, and `idle_bytes` more

@@ -70,6 +70,7 @@ struct fr_staging_chunk {
     struct fr_list order; // all extents, by address
     struct fr_list free;  // extents that are not lent, by address
     struct fr_device_memory memory;
+    struct fr_device_range range; // of all of it
     size_t lent_bytes;
     size_t room_bytes; // no free extent is larger
     uint64_t idle_since_ns;

@@ -10,6 +10,7 @@
 //
 // Every byte is verified. What is counted needs the library of count.c.
 #include "../programs/memory.h"
+#include "../sim/calls.h"
 
 #include <mpi.h>
 
@@ -129,14 +130,28 @@ static int count_sent(void)
     return counted();
 }
 
-static void steady(int rounds)
+// Returns how often the simulated driver was asked which devices there are, and, unless the program
+// has such memory, what VMM memory is open to.
+static unsigned long count_questions(bool has_vmm)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    frsim_calls_fn *calls = NULL;
+    *(void **)&calls = driver ? dlsym(driver, "frsim_calls") : NULL;
+    must(calls != NULL, "no simulated driver");
+    return calls("cuDeviceGet") + (has_vmm ? 0 : calls("cuMemGetAccess"));
+}
+
+static void steady(int rounds, bool has_vmm)
 {
     int round = 0;
     for (; round < 8; round++)
         all_calls(round);
     int before = count_sent();
+    unsigned long questions = count_questions(has_vmm);
     for (; round < 8 + rounds; round++)
         all_calls(round);
+    questions = count_questions(has_vmm) - questions;
+    must(questions == 0, "the driver is asked %lu questions", questions);
     must(before > 0, "nothing was sent to begin with, so the count is wrong");
     say("%d messages in %d calls", count_sent() - before, rounds * 4);
 }
@@ -257,7 +272,7 @@ int main(int argc, char **argv)
     host = malloc((size_t)size * BYTES);
     must(host != NULL, "no memory");
     if (strcmp(what, "steady") == 0)
-        steady(argc > 3 ? atoi(argv[3]) : 20);
+        steady(argc > 3 ? atoi(argv[3]) : 20, kind != MEMORY_DEVICE);
     else if (strcmp(what, "turns") == 0)
         turns();
     else if (strcmp(what, "hosts") == 0)

@@ -161,7 +161,7 @@ $(fr_with_without_preload_programs): tests/mpi/with_without_preload-%: $(fr_with
     tests/mpi/with_without_preload.h tests/programs/memory.h
 	$(fr_program)
 $(fr_coll_multihost_programs): tests/mpi/coll_multihost-%: tests/mpi/coll_multihost.c tests/programs/memory-%.o \
-    tests/programs/memory.h
+    tests/programs/memory.h tests/sim/calls.h
 	$(fr_program)
 check_DATA += $(fr_aperture_programs)
 $(fr_aperture_programs): tests/mpi/aperture-%: tests/mpi/aperture.c tests/programs/memory-%.o \

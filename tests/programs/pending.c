@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MANY = 10, FEW = 4, COMMS = 4, LONG_BYTES = 16384 };
+enum { MANY = 10, FEW = 4, COMMS = 4 };
 
 // Operations in the order in which they are begun: those that reduce, then those that move data.
 enum kind {
@@ -371,6 +371,34 @@ static void misplaced(struct run *run, size_t bytes)
     buffer_finish(send);
 }
 
+// The root has its result where its vector is, by no MPI_IN_PLACE. MPIs take that, or can be set
+// to.
+static void aliased(struct run *run, size_t bytes)
+{
+    const size_t count = bytes / sizeof(int);
+    const bool is_root = run->rank == run->size - 1;
+    MPI_Request request;
+    if (!getenv("FR_TEST_ALIASED"))
+        return;
+    struct buffer *vector = buffer_new(run, "vector", count * sizeof(int));
+    for (size_t i = 0; i < count; i++) {
+        int value = value_of(run, run->rank, i, 0);
+        memcpy(vector->want + i * sizeof value, &value, sizeof value);
+    }
+    buffer_upload(vector);
+    for (size_t i = 0; i < count && is_root; i++) {
+        int sum = 0;
+        for (int rank = 0; rank < run->size; rank++)
+            sum += value_of(run, rank, i, 0);
+        memcpy(vector->want + i * sizeof sum, &sum, sizeof sum);
+    }
+    MPI_Ireduce(vector->data, is_root ? vector->data : NULL, (int)count, MPI_INT, MPI_SUM,
+                run->size - 1, run->comm, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    buffer_check(vector);
+    buffer_finish(vector);
+}
+
 // MPI refuses a collective on the last rank alone, while others are under way and before more come.
 static void refused(struct run *run, size_t bytes)
 {
@@ -399,7 +427,7 @@ static void refused(struct run *run, size_t bytes)
 static bool is_fabrails(const struct run *run, size_t bytes)
 {
     enum memory_kind kind = memory_kind_named(run->memory_name); // alike on all ranks
-    return kind != MEMORY_HOST && kind != MEMORY_PINNED && bytes >= LONG_BYTES;
+    return kind != MEMORY_HOST && kind != MEMORY_PINNED && bytes >= sizeof(int);
 }
 
 // Nothing is stored after an operation that was begun later. Where ranks have host memory, those
@@ -450,7 +478,7 @@ int main(int argc, char **argv)
         {"moves", moves, LIMIT_SMALL, 0},     {"misplaced", misplaced, LIMIT_SMALL, 0},
         {"refused", refused, LIMIT_SMALL, 0}, {"elsewhere", elsewhere, LIMIT_MIDDLE, 2},
         {"freed", freed, LIMIT_SMALL, 0},     {"cancelled", cancelled, LIMIT_SMALL, 0},
-        {"killed", killed, LIMIT_SMALL, 0},
+        {"killed", killed, LIMIT_SMALL, 0},   {"aliased", aliased, LIMIT_SMALL, 0},
     };
     static const struct program program = {
         .name = "pending", .steps = steps, .step_count = COUNT_OF(steps)};

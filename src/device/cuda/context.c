@@ -133,9 +133,8 @@ static enum fr_status get_current(CUcontext *current)
 
 static bool current_is_on(int device)
 {
-    CUdevice handle, wanted;
-    return fr_cu.cuCtxGetDevice(&handle) == CUDA_SUCCESS &&
-           fr_cu.cuDeviceGet(&wanted, device) == CUDA_SUCCESS && handle == wanted;
+    CUdevice handle; // the device's ordinal
+    return fr_cu.cuCtxGetDevice(&handle) == CUDA_SUCCESS && handle == device;
 }
 
 enum fr_status fr_cuda_scope_enter(const struct fr_device_range *range,
