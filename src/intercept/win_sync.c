@@ -6,6 +6,17 @@
 #include "fabrail/request/window.h"
 #include "intercept/intercept_int.h"
 
+// Calls the real function. Open MPI 5 (osc/rdma) flushes nothing for all ranks under locks of each
+// one, and later calls would complete data that have been copied out. So each rank is flushed.
+static int synchronise(enum fr_fn fn, const fr_word *args, const struct fr_request_sync *sync)
+{
+    bool flushes_all = fn == FR_FN_MPI_Win_flush_all || fn == FR_FN_MPI_Win_flush_local_all;
+    int rc = fr_abi_call(fn, args), target = -1;
+    while (flushes_all && rc == fr_abi_mpi.SUCCESS && fr_request_sync_next(sync, &target))
+        rc = FR_MPI(Win_flush, (fr_word)target, sync->window);
+    return rc;
+}
+
 bool fr_intercept_call_win_sync(enum fr_fn fn, fr_word *args, int *result)
 {
     int by_pointer = fr_abi_rows[fn].window_freed;
@@ -20,7 +31,7 @@ bool fr_intercept_call_win_sync(enum fr_fn fn, fr_word *args, int *result)
     };
     if (!fr_request_sync_begin(&sync))
         return false;
-    *result = fr_abi_call(fn, args);
+    *result = synchronise(fn, args, &sync);
     if (*result == fr_abi_mpi.SUCCESS)
         *result = fr_request_sync_end(&sync);
     return true;

@@ -12,6 +12,8 @@
 #include "fabrail/core/wait.h"
 #include "fabrail/request/errors.h"
 
+#include <limits.h>
+
 _Atomic size_t fr_request_pending_count;
 
 // Operations that one thread is copying back.
@@ -84,6 +86,20 @@ bool fr_request_sync_begin(struct fr_request_sync *sync)
     bool any = any_of(sync, pending) || any_in_delivery(sync);
     fr_core_unlock(&pending_lock);
     return any || fr_request_table_awaits(sync);
+}
+
+bool fr_request_sync_next(const struct fr_request_sync *sync, int *target)
+{
+    const int after = *target;
+    int next = fr_request_table_next_target(sync, after);
+    fr_core_lock(&pending_lock);
+    for (const struct fr_request_op *op = pending; op; op = op->next) {
+        if (is_of(sync, op) && op->rma.target > after && op->rma.target < next)
+            next = op->rma.target;
+    }
+    fr_core_unlock(&pending_lock);
+    *target = next;
+    return next != INT_MAX;
 }
 
 // Takes the operations that a synchronisation completes out of the list. Returns them with the

@@ -11,6 +11,8 @@
 #include "fabrail/request/posted.h"
 #include "fabrail/rndv/incoming.h"
 
+#include <limits.h>
+
 _Atomic size_t fr_request_tracked_count;
 _Atomic size_t fr_request_special_count;
 _Atomic size_t fr_request_active_count;
@@ -384,16 +386,34 @@ size_t fr_request_table_take_incoming(struct fr_rndv_incoming *incoming, size_t 
     return count;
 }
 
+static bool is_fetched_by(const struct fr_request_sync *sync, const struct fr_request_op *op)
+{
+    return op->rma.fetches && op->rma.fetched != FR_COPY_DONE &&
+           fr_request_sync_has(sync, op, op->object);
+}
+
 bool fr_request_table_awaits(const struct fr_request_sync *sync)
 {
     bool any = false;
     fr_core_lock(&table_lock);
     struct walk walk;
     for (struct fr_request_op *op = walk_first(&walk); op && !any; op = walk_next(&walk))
-        any = op->rma.fetches && op->rma.fetched != FR_COPY_DONE &&
-              fr_request_sync_has(sync, op, op->object);
+        any = is_fetched_by(sync, op);
     fr_core_unlock(&table_lock);
     return any;
+}
+
+int fr_request_table_next_target(const struct fr_request_sync *sync, int after)
+{
+    int next = INT_MAX;
+    fr_core_lock(&table_lock);
+    struct walk walk;
+    for (struct fr_request_op *op = walk_first(&walk); op; op = walk_next(&walk)) {
+        if (is_fetched_by(sync, op) && op->rma.target > after && op->rma.target < next)
+            next = op->rma.target;
+    }
+    fr_core_unlock(&table_lock);
+    return next;
 }
 
 struct fr_request_op *fr_request_table_begin_fetch(const struct fr_request_sync *sync)

@@ -49,6 +49,9 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
 // and that are not copied back.
 bool fr_request_table_awaits(const struct fr_request_sync *sync);
 
+// Returns the least of their targets that is above `after`, INT_MAX if there is none.
+int fr_request_table_next_target(const struct fr_request_sync *sync, int after);
+
 // Begins the copy of one such operation for fr_request_fetch, and returns it. Returns NULL if there
 // is none to begin.
 struct fr_request_op *fr_request_table_begin_fetch(const struct fr_request_sync *sync);

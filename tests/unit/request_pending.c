@@ -10,6 +10,7 @@
 
 #include "check.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -86,6 +87,12 @@ bool fr_request_table_awaits(const struct fr_request_sync *sync)
 {
     return tracked && tracked->rma.fetched != FR_COPY_DONE &&
            fr_request_sync_has(sync, tracked, tracked->object);
+}
+
+int fr_request_table_next_target(const struct fr_request_sync *sync, int after)
+{
+    return fr_request_table_awaits(sync) && tracked->rma.target > after ? tracked->rma.target
+                                                                        : INT_MAX;
 }
 
 struct fr_request_op *fr_request_table_begin_fetch(const struct fr_request_sync *sync)
@@ -272,6 +279,20 @@ static void check_requests(void)
     reset();
 }
 
+// A call for all ranks flushes each one that has been accessed.
+static void check_flush_of_each(void)
+{
+    struct fr_request_op gets[3] = {get_of(4), get_of(1), get_of(4)}, get = request_of(2);
+    for (int i = 0; i < 3; i++)
+        fr_request_pend(&gets[i], WINDOW);
+    fr_request_follow_window(&get);
+    tracked = &get;
+    CHECK(flush_all() == 0 && real_calls == 1 + 3 && delivered == 4, "%u", real_calls);
+    tracked = NULL;
+    fr_request_pending_count = 0;
+    reset();
+}
+
 static void check_file(void)
 {
     struct fr_request_op read = {.fn = FR_FN_MPI_File_read_all_begin, .args = {FILE_HANDLE, 99}};
@@ -294,6 +315,7 @@ int main(void)
     check_failed_call();
     check_failed_copies();
     check_requests();
+    check_flush_of_each();
     check_file();
     return check_result();
 }

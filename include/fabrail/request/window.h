@@ -25,6 +25,10 @@ struct fr_request_sync {
 // to complete, which another thread may be copying back.
 bool fr_request_sync_begin(struct fr_request_sync *sync);
 
+// Finds the next rank that such operations access, above *target, and writes it there. Returns
+// false if there is none.
+bool fr_request_sync_next(const struct fr_request_sync *sync, int *target);
+
 // Called after the real call that synchronises, if that has succeeded. Copies back, and waits for
 // what other threads are copying. Returns what the application's call returns.
 int fr_request_sync_end(const struct fr_request_sync *sync);
