@@ -31,6 +31,8 @@ int fr_abi_call(enum fr_fn fn, const fr_word *args)
     }
     if (fn == FR_FN_MPI_Test)
         *(int *)args[1] = 1;
+    if (fn == FR_FN_MPI_Testall)
+        *(int *)args[2] = 1;
     return fr_abi_mpi.SUCCESS;
 }
 
@@ -72,8 +74,18 @@ void fr_request_advance_all(void)
 
 _Atomic size_t fr_request_flying;
 
+static unsigned looks;
+
 void fr_request_begin_early(void)
 {
+    looks++;
+}
+
+static bool has_come;
+
+bool fr_rndv_incoming_any_here(void)
+{
+    return has_come;
 }
 
 size_t fr_request_receive_early(void)
@@ -99,6 +111,21 @@ void fr_request_set_unclaim(struct fr_request_set *set)
     (void)set;
 }
 
+// A call that waits for many requests looks first at what has come while they were made.
+static void test_look(size_t count, bool come, unsigned expected)
+{
+    static struct fr_request_set set;
+    fr_word requests[16] = {0};
+    fr_word args[FR_MAX_ARGS] = {count, FR_PTR(requests), 0};
+    set.fn = FR_FN_MPI_Waitall;
+    set.args = args;
+    set.count = count;
+    has_come = come;
+    looks = 0;
+    CHECK(fr_request_set_call(&set) == fr_abi_mpi.SUCCESS && looks == expected, "%zu: %u", count,
+          looks);
+}
+
 int main(void)
 {
     fr_abi_rows_fill();
@@ -110,5 +137,8 @@ int main(void)
     test(FR_FN_MPI_Sendrecv_replace_c, 2, FOUR, true);
     test(FR_FN_MPI_Sendrecv_replace_c, (int64_t)1 << 40, ONE, false);
     test(FR_FN_MPI_Sendrecv_replace_c, (int64_t)INT64_MAX, FOUR, false);
+    test_look(16, true, 1);
+    test_look(16, false, 0);
+    test_look(2, true, 0); // which mostly comes in a moment
     return check_result();
 }
