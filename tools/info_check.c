@@ -5,7 +5,6 @@
 
 #include "info.h"
 
-#include "command.h"
 #include "fabrail/ipc/tuned.h"
 
 #include <ctype.h>

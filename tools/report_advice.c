@@ -5,7 +5,6 @@
 
 #include "report.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 static int topic_of(const struct fr_tools_job_function *function)

@@ -4,8 +4,6 @@
 
 #include "report.h"
 
-#include <inttypes.h>
-
 enum measure { BYTES, CALLS, TIME, MEASURES };
 
 static uint64_t measure_of(const struct fr_tools_job_totals *totals, enum measure measure)

@@ -6,7 +6,6 @@
 #include "report.h"
 #include "report_assets.h"
 
-#include <inttypes.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>

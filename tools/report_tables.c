@@ -4,7 +4,6 @@
 
 #include "report.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 enum { MANY = 24 }; // rows beyond which a table is folded up

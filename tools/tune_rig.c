@@ -105,8 +105,8 @@ static bool open_own(struct fr_tune_rig *rig)
         !allocate(rig, &memory->receive, &rig->receive_range, &board->receives[rig->own]))
         return false;
     board->memory[rig->own] = *memory;
-    board->has_kernels[rig->own] = fr_device_push_has_kernels(&rig->send_range);
-    board->can_reduce[rig->own] = fr_device_reduce_is_possible(&rig->send_range);
+    board->has_kernels[rig->own] = fr_device_has_kernels(&rig->send_range, FR_IMAGE_PUSH);
+    board->can_reduce[rig->own] = fr_device_has_kernels(&rig->send_range, FR_IMAGE_REDUCE);
     return fill(rig);
 }
 

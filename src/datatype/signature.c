@@ -29,13 +29,16 @@ static enum fr_status mpi_status(int code, const char *call)
     return FR_ERR_MPI;
 }
 
+// Gives a datatype to the scratch, which frees it later. Frees it at once where there is no memory.
 static enum fr_status scratch_add(struct fr_datatype_scratch *scratch, fr_word type)
 {
     if (scratch->count == scratch->capacity) {
         size_t capacity = scratch->capacity ? 2 * scratch->capacity : 8;
         fr_word *types = reallocarray(scratch->types, capacity, sizeof(*types));
-        if (!types)
+        if (!types) {
+            fr_datatype_type_free(type);
             return FR_ERR_NO_MEMORY;
+        }
         scratch->types = types;
         scratch->capacity = capacity;
     }
@@ -191,10 +194,8 @@ static enum fr_status shorten_terms(struct fr_datatype_term *terms, size_t count
             return status;
         *term = (struct fr_datatype_term){made, 1, term->count * term->bytes, false};
         status = scratch_add(scratch, made);
-        if (status != FR_OK) {
-            fr_datatype_type_free(made);
+        if (status != FR_OK)
             return status;
-        }
     }
     return FR_OK;
 }
@@ -230,10 +231,8 @@ enum fr_status fr_datatype_signature_repeat(struct fr_datatype_signature *signat
         if (status != FR_OK)
             return status;
         status = scratch_add(scratch, made);
-        if (status != FR_OK) {
-            fr_datatype_type_free(made);
+        if (status != FR_OK)
             return status;
-        }
         signature->terms[0] = (struct fr_datatype_term){made, 1, signature->bytes, false};
         signature->count = 1;
     }

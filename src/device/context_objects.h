@@ -41,9 +41,6 @@ enum fr_device_kernel {
     FR_KERNEL_COUNT,
 };
 
-// Images of kernels that are loaded together. Pushes are loaded first, the other images when they
-// are first asked for.
-enum fr_device_image { FR_IMAGE_PUSH, FR_IMAGE_REDUCE, FR_IMAGE_PACK, FR_IMAGE_COUNT };
 enum { FR_KERNEL_THREADS = 512 }; // of each block
 
 // The kernels as loaded into one context, and words in page-locked memory that they write. A row's

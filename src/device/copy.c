@@ -173,7 +173,7 @@ static bool keep_for_kernel(struct fr_device_batch *batch, const struct fr_devic
     if (!small)
         return false;
     if (batch->piece_count == 0) {
-        if (!fr_device_push_has_kernels(range))
+        if (!fr_device_has_kernels(range, FR_IMAGE_PUSH))
             return false;
         batch->piece_range = *range;
     }

@@ -161,16 +161,6 @@ static bool pack_here(struct fr_device_batch *batch, const struct fr_device_scop
     return launch(batch, kernels, stream, kernel, &params, max_sms);
 }
 
-bool fr_device_pack_is_possible(const struct fr_device_range *range)
-{
-    struct fr_device_scope scope;
-    if (!fr_device_present() || fr_device_scope_enter(range, &scope) != FR_OK)
-        return false;
-    bool possible = fr_device_kernels_get(&scope, FR_IMAGE_PACK) != NULL;
-    fr_device_scope_leave(&scope);
-    return possible;
-}
-
 bool fr_device_batch_pack(struct fr_device_batch *batch, const struct fr_device_range *range,
                           enum fr_device_direction direction,
                           const struct fr_device_packing *packing, unsigned max_sms)

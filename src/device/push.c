@@ -134,16 +134,6 @@ enum fr_status fr_device_push_sync(const struct fr_device_range *range,
     return low < high ? fr_device_row(range->device)->settle(range, low, high) : FR_OK;
 }
 
-bool fr_device_push_has_kernels(const struct fr_device_range *range)
-{
-    struct fr_device_scope scope;
-    if (!fr_device_present() || fr_device_scope_enter(range, &scope) != FR_OK)
-        return false;
-    bool has = fr_device_kernels_get(&scope, FR_IMAGE_PUSH) != NULL;
-    fr_device_scope_leave(&scope);
-    return has;
-}
-
 // Says whose memory the pieces are, and whether the application's work on it has been waited for.
 enum origin {
     UNSYNCED, // the application's; not waited for yet

@@ -134,16 +134,6 @@ static void launch(struct fr_device_work *work, const struct fr_device_reduction
                                                           work->blocks, &params, work->streams[0]));
 }
 
-bool fr_device_reduce_is_possible(const struct fr_device_range *range)
-{
-    struct fr_device_scope scope;
-    if (!fr_device_present() || fr_device_scope_enter(range, &scope) != FR_OK)
-        return false;
-    bool possible = fr_device_kernels_get(&scope, FR_IMAGE_REDUCE) != NULL;
-    fr_device_scope_leave(&scope);
-    return possible;
-}
-
 void fr_device_reduce_begin(const struct fr_device_range *range,
                             const struct fr_device_reduction *reduction, unsigned max_sms,
                             struct fr_device_work *work)

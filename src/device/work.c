@@ -9,6 +9,16 @@
 
 enum { LOOKS_A_QUESTION = 256 }; // so that the driver is asked about every 10 us
 
+bool fr_device_has_kernels(const struct fr_device_range *range, enum fr_device_image image)
+{
+    struct fr_device_scope scope;
+    if (!fr_device_present() || fr_device_scope_enter(range, &scope) != FR_OK)
+        return false;
+    bool has = fr_device_kernels_get(&scope, image) != NULL;
+    fr_device_scope_leave(&scope);
+    return has;
+}
+
 void fr_device_work_begin(struct fr_device_work *work, const struct fr_device_range *range,
                           const char *what)
 {

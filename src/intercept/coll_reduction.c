@@ -237,7 +237,7 @@ static const char *obstacle_of(const struct fr_intercept_reduction *reduction)
     bool known = part->row != FR_REDUCE_ROWS;
     const struct fr_policy_reduction_facts facts = {
         .predefined = known,
-        .kernels = known && fr_device_reduce_is_possible(&part->mover),
+        .kernels = known && fr_device_has_kernels(&part->mover, FR_IMAGE_REDUCE),
         .aligned = known && fr_device_reduce_is_aligned(part->row, part->send.address) &&
                    fr_device_reduce_is_aligned(part->row, part->receive.address),
         .ranks = reduction->team->size,
@@ -336,7 +336,7 @@ static bool is_local(const struct fr_request_op *op, struct fr_device_reduction 
            fr_staging_view_is_in_range(in) && fr_staging_view_is_in_range(inout) &&
            fr_device_reduce_is_aligned(work->row, in->base) &&
            fr_device_reduce_is_aligned(work->row, inout->base) &&
-           fr_device_reduce_is_possible(&in->range);
+           fr_device_has_kernels(&in->range, FR_IMAGE_REDUCE);
 }
 
 bool fr_intercept_reduce_local(struct fr_request_op *op, int *result)

@@ -71,7 +71,7 @@ bool fr_intercept_shapes_open(struct fr_intercept_shapes *shapes,
 {
     uintptr_t low = view->base + (uintptr_t)view->first;
     *shapes = (struct fr_intercept_shapes){.block_count = view->block_count};
-    if (!fr_device_pack_is_possible(&view->range) ||
+    if (!fr_device_has_kernels(&view->range, FR_IMAGE_PACK) ||
         !fr_device_range_is_open(&view->range, low, low + view->span))
         return false;
     shapes->blocks = calloc(view->block_count, sizeof(*shapes->blocks));

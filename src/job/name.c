@@ -11,8 +11,6 @@
 
 #include "job/job_int.h"
 
-#include <stdlib.h>
-
 // Kinds of names. The hash includes the kind, so that no two kinds meet.
 enum kind {
     KIND_WORLD = 1,

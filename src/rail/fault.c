@@ -9,8 +9,6 @@
 
 #include "rail/steps_int.h"
 
-#include <stdio.h>
-
 enum {
     CHECK_NS = 10000000, // between two looks
     PARK_NS = 50000000,  // of silence, from which on a link is not counted on

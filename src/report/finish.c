@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum { OUT_BYTES = 1 << 16, SIGNAL_STACK_BYTES = 1 << 16 };

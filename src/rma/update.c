@@ -58,7 +58,7 @@ static bool plan(struct fr_rma_window *window, const struct fr_rma_target *targe
     *work = (struct in_place){.mover = &target->part->range, .row = update->row};
     if (update->compare || (combines && update->row == FR_REDUCE_ROWS) ||
         !target->part->mapping.direct || !fr_staging_view_is_in_one_piece(&target->view) ||
-        !fr_device_reduce_is_possible(work->mover))
+        !fr_device_has_kernels(work->mover, FR_IMAGE_REDUCE))
         return false;
     work->bytes = fr_rma_bytes_of(&target->view);
     work->there = fr_rma_address_of(&target->view);

@@ -39,7 +39,7 @@ static size_t strided_block_bytes(const struct fr_staging_view *view)
     const struct fr_layout *layout = view->blocks[0].layout;
     if (FR_LIKELY(layout->contiguous) || !fr_device_owns(&view->range) || view->block_count != 1 ||
         view->absolute || !fr_staging_view_is_in_range(view) ||
-        !fr_device_pack_is_possible(&view->range))
+        !fr_device_has_kernels(&view->range, FR_IMAGE_PACK))
         return 0;
     const struct fr_datatype_compiled *compiled = fr_datatype_compiled_get(layout);
     bool travels = compiled != NULL && fr_device_strides_of(&compiled->shape, &strides);

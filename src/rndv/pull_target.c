@@ -88,7 +88,7 @@ static enum fr_status choose_bounce(struct fr_rndv_pull *pull, const struct fr_s
         pull->bounce.address == NULL ? fr_staging_borrow(pull->bytes, &pull->bounce) : FR_OK;
     pull->by_copies = pull->unpacked || !is_readable(pull) ||
                       !fr_device_reaches_host(pull->bounce.address) ||
-                      !fr_device_pack_is_possible(&pull->mapping.user);
+                      !fr_device_has_kernels(&pull->mapping.user, FR_IMAGE_PACK);
     pull->target = (uintptr_t)pull->bounce.address;
     return status;
 }

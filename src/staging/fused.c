@@ -12,7 +12,7 @@ bool fr_staging_fuses(const struct fr_staging_view *view)
     uintptr_t low = view->base + (uintptr_t)view->first;
     return fr_device_owns(&view->range) && !view->absolute && view->block_count == 1 &&
            view->span > 0 && fr_staging_view_is_in_range(view) &&
-           fr_device_pack_is_possible(&view->range) &&
+           fr_device_has_kernels(&view->range, FR_IMAGE_PACK) &&
            fr_device_range_is_open(&view->range, low, low + view->span) &&
            (view->blocks[0].layout->contiguous ||
             fr_datatype_compiled_get(view->blocks[0].layout) != NULL);

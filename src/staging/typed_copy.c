@@ -94,7 +94,7 @@ static bool start_kernel(const struct fr_staging_packing *packing, struct fr_dev
 static bool pack_by_kernel(const struct fr_staging_packing *packing, struct fr_device_batch *batch)
 {
     const struct fr_staging_view *view = packing->view;
-    if (!fr_device_pack_is_possible(&view->range))
+    if (!fr_device_has_kernels(&view->range, FR_IMAGE_PACK))
         return false;
     const struct fr_datatype_compiled *compiled = fr_datatype_compiled_get(packing->layout);
     if (!compiled)

@@ -226,7 +226,7 @@ static void set_up(struct process *process)
     if (process->host == NULL || !fr_device_present() ||
         fr_device_query((void *)(uintptr_t)process->send, &process->range) != FR_OK)
         fail(board, "no memory on GPU", process->rank);
-    board->kernels[process->rank] = fr_device_push_has_kernels(&process->range);
+    board->kernels[process->rank] = fr_device_has_kernels(&process->range, FR_IMAGE_PUSH);
     fill(process, bytes);
     barrier(process);
     for (int peer = 0; peer < process->gpus; peer++) {

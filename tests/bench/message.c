@@ -230,7 +230,7 @@ static void start_raw(unsigned *methods)
         return;
     }
     own.theirs = mapped[own.other];
-    if (own.rank == 0 && !fr_device_push_has_kernels(&own.range))
+    if (own.rank == 0 && !fr_device_has_kernels(&own.range, FR_IMAGE_PUSH))
         printf("no kernels: column raw SM shows copy engines too\n");
 }
 

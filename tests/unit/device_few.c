@@ -62,7 +62,7 @@ static void test_sizes(const struct driver_memory *memory)
     struct fr_device_range range;
     CHECK(fr_device_query(memory->address, &range) == FR_OK);
     // Not where the library was built without, nor for memory that is unmapped under a late kernel.
-    bool has = fr_device_push_has_kernels(&range) && memory->kind == FR_KIND_MALLOC;
+    bool has = fr_device_has_kernels(&range, FR_IMAGE_PUSH) && memory->kind == FR_KIND_MALLOC;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         for (size_t offset = GUARD; offset < GUARD + 5; offset++) {
             unsigned long before = launches(), copied = calls("cuMemcpyAsync");
@@ -106,7 +106,7 @@ static void test_late(const struct driver_memory *memory)
 {
     struct fr_device_range range;
     CHECK(fr_device_query(memory->address, &range) == FR_OK);
-    if (!fr_device_push_has_kernels(&range))
+    if (!fr_device_has_kernels(&range, FR_IMAGE_PUSH))
         return;
     fail("cuStreamQuery", 1, CUDA_ERROR_NOT_READY);
     CHECK(launches_of_a_copy(memory, &range) == 1);

@@ -666,7 +666,7 @@ int main(void)
         !driver_allocate(FR_KIND_PINNED, 0, SPACE, &host_packed))
         return CHECK_SKIP;
     CHECK(fr_device_present() && fr_device_query(user.address, &range) == FR_OK);
-    CHECK(fr_device_pack_is_possible(&range));
+    CHECK(fr_device_has_kernels(&range, FR_IMAGE_PACK));
     test_kernels();
     test_fused();
     test_blocks();

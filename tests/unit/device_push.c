@@ -493,10 +493,11 @@ static void test_full(void)
 {
     __typeof__(fr_cu.cuModuleLoadData) load = fr_cu.cuModuleLoadData;
     fr_cu.cuModuleLoadData = find_full;
-    CHECK(!fr_device_push_has_kernels(&range) && !fr_device_push_has_kernels(&range));
+    CHECK(!fr_device_has_kernels(&range, FR_IMAGE_PUSH) &&
+          !fr_device_has_kernels(&range, FR_IMAGE_PUSH));
     CHECK(asked == 1 || fr_cuda_kernels_image == NULL, "asked %u times", asked);
     fr_cu.cuModuleLoadData = load;
-    for (int i = 0; i < 100 && !fr_device_push_has_kernels(&range); i++)
+    for (int i = 0; i < 100 && !fr_device_has_kernels(&range, FR_IMAGE_PUSH); i++)
         usleep(50000);
 }
 
@@ -516,7 +517,7 @@ int main(void)
         CHECK(fr_device_present());
         CHECK(fr_device_query(source.memory.address, &range) == FR_OK);
         test_full();
-        kernels = fr_device_push_has_kernels(&range);
+        kernels = fr_device_has_kernels(&range, FR_IMAGE_PUSH);
         side_destroy(&source);
     }
     CHECK(kernels == (fr_cuda_kernels_image != NULL), "the driver did not take the kernels");

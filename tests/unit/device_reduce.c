@@ -433,7 +433,8 @@ static int fail_one_call(unsigned nth)
         if (cu.cuMemcpyHtoD_v2(at, values, sizeof(values)) != CUDA_SUCCESS)
             continue;
         if (!fr_device_present() || fr_device_query((void *)(uintptr_t)at, &of) != FR_OK ||
-            !fr_device_reduce_is_possible(&of) || fr_device_reduce(&of, &reduction, 0) != FR_OK)
+            !fr_device_has_kernels(&of, FR_IMAGE_REDUCE) ||
+            fr_device_reduce(&of, &reduction, 0) != FR_OK)
             failed++;
         else if (cu.cuMemcpyDtoH_v2(values, at, sizeof(values)) == CUDA_SUCCESS)
             CHECK(values[2] == 42 + round, "%d", values[2]);
@@ -479,7 +480,7 @@ int main(void)
     if (!driver_allocate(FR_KIND_MALLOC, 0, SPACE, &memory) || !fr_device_present())
         return CHECK_FAIL;
     CHECK(fr_device_query(memory.address, &range) == FR_OK);
-    CHECK(fr_device_reduce_is_possible(&range), "the driver did not take the kernels");
+    CHECK(fr_device_has_kernels(&range, FR_IMAGE_REDUCE), "the driver did not take the kernels");
     test_rows();
     test_large();
     driver_free(&memory);

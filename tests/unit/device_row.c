@@ -364,14 +364,14 @@ static void test_push(void)
     };
     check_fill((char *)from, BYTES, 2);
     seen.copies = 0;
-    CHECK(!fr_device_push_has_kernels(&range));
+    CHECK(!fr_device_has_kernels(&range, FR_IMAGE_PUSH));
     CHECK(fr_device_push(&range, pieces, FR_ARRAY_LENGTH(pieces), FR_ENGINE_SM, 0) == FR_OK);
     CHECK(seen.copies == 2, "%u", seen.copies);
     CHECK(memcmp((char *)to, (char *)from + BYTES / 2, BYTES / 2) == 0);
     CHECK(check_first_difference((char *)to + BYTES / 2, BYTES / 2, 2) == BYTES / 2);
     const struct fr_device_reduction reduction = {
         .elements = 1, .sources = 1, .targets = 1, .source = {from}, .target = {to}};
-    CHECK(!fr_device_reduce_is_possible(&range));
+    CHECK(!fr_device_has_kernels(&range, FR_IMAGE_REDUCE));
     CHECK(fr_device_reduce(&range, &reduction, 0) == FR_ERR_UNSUPPORTED);
     CHECK(fr_device_sync_app_work(&range, from, BYTES) == FR_OK);
     fr_device_memory_destroy(&memories[0]);

@@ -248,7 +248,7 @@ static void open_both(void)
     struct fr_device_range range;
     CHECK(fr_device_query(process_rank == 0 ? sources[0].address : targets[0].address, &range) ==
           FR_OK);
-    most_launches = fr_device_push_has_kernels(&range);
+    most_launches = fr_device_has_kernels(&range, FR_IMAGE_PUSH);
     process_meet();
 }
 

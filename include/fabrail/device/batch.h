@@ -104,10 +104,14 @@ enum fr_device_engine {
     FR_ENGINE_CE, // copy engines, a stream for each piece, which leave the multiprocessors alone
 };
 
-// Returns whether FR_ENGINE_SM can be used where `range` is. It can if the library was built with
-// nvcc and the driver accepts its kernels. The first call for a context loads the kernels into it,
-// which takes milliseconds; an earlier push does the same.
-bool fr_device_push_has_kernels(const struct fr_device_range *range);
+// Images of kernels that are loaded together. Pushes are loaded first, the other images when they
+// are first asked for.
+enum fr_device_image { FR_IMAGE_PUSH, FR_IMAGE_REDUCE, FR_IMAGE_PACK, FR_IMAGE_COUNT };
+
+// Returns whether the kernels of an image can be launched where `range` is: the library was built
+// with nvcc, and the driver accepts them. The first call for a context loads them into it, which
+// takes milliseconds. Pushes need FR_IMAGE_PUSH for FR_ENGINE_SM.
+bool fr_device_has_kernels(const struct fr_device_range *range, enum fr_device_image image);
 
 // Waits for what the application did to its memory [low, low + bytes) with calls that look
 // synchronous but are not (cudaMemset and the like). The owner of memory calls it before peers

@@ -30,10 +30,6 @@ struct fr_device_packing {
     uintptr_t low, high;
 };
 
-// Returns whether there are kernels for such copies where `range` is. The first call for a context
-// loads them into it.
-bool fr_device_pack_is_possible(const struct fr_device_range *range);
-
 // Adds one copy to a batch as fr_device_batch_copy does, in one launch. The device of `range` must
 // reach both sides: its own memory, or page-locked memory. The shape is copied. A table in device
 // memory must stay until the batch is finished. `max_sms` is as in fr_device_push. Returns false,

@@ -78,10 +78,6 @@ struct fr_device_reduction {
     uintptr_t target[FR_REDUCE_SOURCES];
 };
 
-// Returns whether there is a kernel for reductions where `range` is. The first call for a context
-// loads it into it.
-bool fr_device_reduce_is_possible(const struct fr_device_range *range);
-
 // Reduces, and waits until the results are where peers and the host see them.
 //
 // `range` is memory of the device and context that do the work. All sources and targets must be

@@ -6,7 +6,6 @@
 #include "device/cuda/cuda_int.h"
 #include "fabrail/core/object.h"
 
-#include <stdio.h>
 #include <string.h>
 
 struct fr_cuda_driver fr_cu;
