@@ -47,6 +47,10 @@ FR_MUST_CHECK enum fr_status fr_device_query(const void *address, struct fr_devi
 // Leaves the other fields alone. Returns FR_ERR_NOT_FOUND for host memory.
 FR_MUST_CHECK enum fr_status fr_device_query_id(const void *address, struct fr_device_range *range);
 
+// Returns whether the memory at an address still is the buffer of this id. Memory that comes back
+// at the address of freed memory has another id.
+bool fr_device_is_buffer(const void *address, uint64_t buffer_id);
+
 // Returns whether kernels can use this host memory, which is so while it is page-locked. A
 // registration ends with the context that it was made in.
 bool fr_device_reaches_host(const void *address);

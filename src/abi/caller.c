@@ -7,19 +7,11 @@
 #include "fabrail/abi.h"
 #include "fabrail/core/object.h"
 
-#include <string.h>
-
 // Answers by return address, in one word each, since code addresses leave the highest bit free. An
 // address stands in one of the WAYS places of its set. Where all are taken it replaces the last.
 enum { PLACE_BITS = 11, WAYS = 4, PLACES = 1 << PLACE_BITS };
 #define INTERNAL ((uintptr_t)1 << 63)
 static _Atomic uintptr_t answers[PLACES];
-
-static bool starts_with(const char *path, const char *name)
-{
-    const char *slash = strrchr(path, '/');
-    return strncmp(slash ? slash + 1 : path, name, strlen(name)) == 0;
-}
 
 struct question {
     uintptr_t address;
@@ -34,7 +26,7 @@ static int look_into(struct dl_phdr_info *object, size_t size, void *data)
     if (!fr_core_object_contains(object, question->address))
         return 0;
     question->object = object->dlpi_phdr;
-    question->is_component = starts_with(object->dlpi_name, "mca_");
+    question->is_component = fr_core_object_is_component(object);
     return 1;
 }
 

@@ -19,19 +19,15 @@ struct fr_abi_personality fr_abi_mpi;
 
 struct fr_abi_handles fr_abi_named_types[2];
 
-struct bounds {
-    uintptr_t first; // first byte that an object occupies
-    uintptr_t last;
-};
-
 // All that is found, by one thread for all.
 struct found {
     enum fr_status status;
     void *library;
     struct fr_core_object object; // tables of the MPI library
     void *probe;                  // address of probe_symbol in it
-    struct bounds mpi;
-    struct bounds executable; // the program, which may have copies of the MPI library's data
+    struct fr_core_bounds mpi;
+    struct fr_core_bounds
+        executable; // the program, which may have copies of the MPI library's data
     void *real[FR_FN_COUNT];
     void *profiler[FR_FN_COUNT];
     struct fr_abi_handles named_types[FR_ARRAY_LENGTH(fr_abi_named_types)];
@@ -107,29 +103,15 @@ static const char *object_base_name(void *library)
     return slash ? slash + 1 : map->l_name;
 }
 
-static bool is_within(struct bounds bounds, uintptr_t address)
-{
-    return address >= bounds.first && address <= bounds.last;
-}
-
 // Notes the bounds of the executable, which the walk shows first, and those of the MPI library.
 static int note_bounds(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct found *found = data;
-    struct bounds bounds = {.first = UINTPTR_MAX};
+    const struct fr_core_bounds bounds = fr_core_object_bounds(info);
     (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        if (segment->p_type != PT_LOAD)
-            continue;
-        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
-        uintptr_t last = start + segment->p_memsz - 1;
-        bounds.first = start < bounds.first ? start : bounds.first;
-        bounds.last = last > bounds.last ? last : bounds.last;
-    }
     if (!found->executable.last)
         found->executable = bounds;
-    if (!is_within(bounds, (uintptr_t)found->probe))
+    if (!fr_core_is_within(bounds, (uintptr_t)found->probe))
         return 0;
     found->mpi = bounds;
     (void)fr_core_object_of(info, &found->object); // the probe was found in it
@@ -139,7 +121,7 @@ static int note_bounds(struct dl_phdr_info *info, size_t size, void *data)
 // Predefined handles lie within the library or the executable; handles made at run time do not.
 static bool fill_openmpi(struct found *found)
 {
-    const struct bounds *objects[] = {&found->mpi, &found->executable};
+    const struct fr_core_bounds *objects[] = {&found->mpi, &found->executable};
     for (int i = 0; i < 2; i++)
         found->named_types[i] =
             (struct fr_abi_handles){objects[i]->first, objects[i]->last - objects[i]->first + 1};

@@ -111,6 +111,27 @@ FR_UNSANITIZED bool fr_core_object_contains(const struct dl_phdr_info *info, uin
     return false;
 }
 
+FR_UNSANITIZED struct fr_core_bounds fr_core_object_bounds(const struct dl_phdr_info *info)
+{
+    struct fr_core_bounds bounds = {UINTPTR_MAX, 0};
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type != PT_LOAD)
+            continue;
+        bounds.first = start < bounds.first ? start : bounds.first;
+        bounds.last =
+            start + segment->p_memsz - 1 > bounds.last ? start + segment->p_memsz - 1 : bounds.last;
+    }
+    return bounds;
+}
+
+bool fr_core_object_is_component(const struct dl_phdr_info *info)
+{
+    const char *slash = strrchr(info->dlpi_name, '/');
+    return strncmp(slash ? slash + 1 : info->dlpi_name, "mca_", 4) == 0;
+}
+
 // The C library's functions that Fabrail calls, once they are known.
 enum function { DLSYM, DLOPEN, DLERROR, DL_ITERATE_PHDR, FUNCTIONS };
 static void *functions[FUNCTIONS];

@@ -192,11 +192,9 @@ static void part_around(const struct fr_device_range *range, uintptr_t address, 
 static bool is_whole(const struct fr_device_range *range, uintptr_t low, size_t bytes)
 {
     const uintptr_t ends[] = {low, low + bytes - 1};
-    struct fr_device_range at;
     bool whole = true;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(ends) && whole && range->kind >= FR_KIND_VMM; i++)
-        whole = fr_device_query_id((const void *)ends[i], &at) == FR_OK &&
-                at.buffer_id == range->buffer_id;
+        whole = fr_device_is_buffer((const void *)ends[i], range->buffer_id);
     return whole;
 }
 
@@ -318,12 +316,6 @@ static bool is_due(void)
     return now - last >= LOOK_EVERY_NS && atomic_compare_exchange_strong(&looked_ns, &last, now);
 }
 
-static bool is_there(const struct key *key, uintptr_t address)
-{
-    struct fr_device_range range;
-    return fr_device_query_id((const void *)address, &range) == FR_OK && range.buffer_id == key->id;
-}
-
 static void drop(const struct key *key)
 {
     fr_core_lock(&lock);
@@ -357,7 +349,7 @@ void fr_device_aperture_trim(void)
     }
     fr_core_unlock(&lock);
     for (unsigned i = 0; i < count; i++) {
-        if (!is_there(&looked[i].key, looked[i].address))
+        if (!fr_device_is_buffer((const void *)looked[i].address, looked[i].key.id))
             drop(&looked[i].key);
     }
     close_gone();

@@ -93,6 +93,12 @@ enum fr_status fr_device_query_id(const void *address, struct fr_device_range *r
     return status;
 }
 
+bool fr_device_is_buffer(const void *address, uint64_t buffer_id)
+{
+    struct fr_device_range range;
+    return fr_device_query_id(address, &range) == FR_OK && range.buffer_id == buffer_id;
+}
+
 bool fr_device_is_open_to(int device, uintptr_t address)
 {
     return fr_device_row(device)->is_open_to(device, address);

@@ -32,16 +32,12 @@ enum { ADDRESS = R_X86_64_64, DATA_SLOT = R_X86_64_GLOB_DAT, CALL_SLOT = R_X86_6
 enum { ADDRESS = R_AARCH64_ABS64, DATA_SLOT = R_AARCH64_GLOB_DAT, CALL_SLOT = R_AARCH64_JUMP_SLOT };
 #endif
 
-struct bounds {
-    uintptr_t first, last;
-};
-
 // One thread at a time writes this, since the loader holds its lock around each walk of its
 // objects.
 static struct {
     unsigned long long adds, subs; // what the loader has counted up to the last walk
     const void *last;              // the program headers of the last object then
-    struct bounds mpi;
+    struct fr_core_bounds mpi;
     bool is_rewritten;  // the MPI library's table
     bool is_incomplete; // a slot could not be written
 } state;
@@ -60,26 +56,6 @@ struct look {
     bool is_behind;     // the walk is behind the marker
     const void *marker; // the last object of the last walk
 };
-
-FR_UNSANITIZED static struct bounds bounds_of(const struct dl_phdr_info *info)
-{
-    struct bounds bounds = {UINTPTR_MAX, 0};
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
-        if (segment->p_type != PT_LOAD)
-            continue;
-        bounds.first = start < bounds.first ? start : bounds.first;
-        bounds.last =
-            start + segment->p_memsz - 1 > bounds.last ? start + segment->p_memsz - 1 : bounds.last;
-    }
-    return bounds;
-}
-
-FR_UNSANITIZED static bool is_within(struct bounds bounds, uintptr_t address)
-{
-    return address >= bounds.first && address <= bounds.last;
-}
 
 static uintptr_t page_bytes(void)
 {
@@ -130,10 +106,10 @@ static uintptr_t stub_of(enum fr_fn fn)
 }
 
 typedef void visit_symbol(ElfW(Sym) * symbol, enum fr_fn fn, const struct fr_core_object *object,
-                          struct bounds *bounds);
+                          struct fr_core_bounds *bounds);
 
 static void for_each_symbol(const struct fr_core_object *object, visit_symbol *visit,
-                            struct bounds *bounds)
+                            struct fr_core_bounds *bounds)
 {
     for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++) {
         char name[96] = "P";
@@ -147,7 +123,7 @@ static void for_each_symbol(const struct fr_core_object *object, visit_symbol *v
 }
 
 static void widen_bounds(ElfW(Sym) * symbol, enum fr_fn fn, const struct fr_core_object *object,
-                         struct bounds *bounds)
+                         struct fr_core_bounds *bounds)
 {
     uintptr_t first = (uintptr_t)symbol, last = first + sizeof(*symbol) - 1;
     (void)fn;
@@ -158,7 +134,7 @@ static void widen_bounds(ElfW(Sym) * symbol, enum fr_fn fn, const struct fr_core
 
 // Rewrites a symbol, which others may be looking up.
 static void rewrite(ElfW(Sym) * symbol, enum fr_fn fn, const struct fr_core_object *object,
-                    struct bounds *bounds)
+                    struct fr_core_bounds *bounds)
 {
     (void)bounds;
     __atomic_store_n(&symbol->st_value, stub_of(fn) - object->base, __ATOMIC_RELAXED);
@@ -179,7 +155,7 @@ static int protection_of(const struct dl_phdr_info *info, uintptr_t address)
     return PROT_READ;
 }
 
-static bool protect(struct bounds bounds, int protection)
+static bool protect(struct fr_core_bounds bounds, int protection)
 {
     uintptr_t first = bounds.first & -page_bytes();
     return mprotect((void *)first, bounds.last + 1 - first, protection) == 0;
@@ -188,7 +164,7 @@ static bool protect(struct bounds bounds, int protection)
 static bool change_table(const struct dl_phdr_info *info, const struct fr_core_object *object,
                          visit_symbol *change)
 {
-    struct bounds bounds = {UINTPTR_MAX, 0};
+    struct fr_core_bounds bounds = {UINTPTR_MAX, 0};
     for_each_symbol(object, widen_bounds, &bounds);
     if (bounds.last == 0)
         return true;
@@ -201,24 +177,24 @@ static bool change_table(const struct dl_phdr_info *info, const struct fr_core_o
 }
 
 // Returns what the slot of a driver's function has to hold under FABRAIL_SYNC, 0 if it is right.
-static uintptr_t hook_of(const char *name, uintptr_t target, struct bounds own)
+static uintptr_t hook_of(const char *name, uintptr_t target, struct fr_core_bounds own)
 {
-    if (is_within(own, target)) // not bound yet
+    if (fr_core_is_within(own, target)) // not bound yet
         target = (uintptr_t)fr_core_dlsym(RTLD_DEFAULT, name);
     return (uintptr_t)fr_device_hook(name, (void *)target);
 }
 
 // Returns what a slot has to hold instead, 0 if it is right. A dlsym that is called for the first
 // time later would be bound like one that has been bound already.
-static uintptr_t better_target(const char *name, uintptr_t target, struct bounds own)
+static uintptr_t better_target(const char *name, uintptr_t target, struct fr_core_bounds own)
 {
-    if (is_within(state.mpi, target)) {
+    if (fr_core_is_within(state.mpi, target)) {
         enum fr_fn fn = fr_abi_named(name);
         return fn < FR_FN_STUB_COUNT ? stub_of(fn) : 0;
     }
     if (name[0] == 'c' && name[1] == 'u' && fr_core_settings()->sync != FR_SYNC_OFF)
         return hook_of(name, target, own);
-    bool looks_up = target == lookups.own || is_within(own, target);
+    bool looks_up = target == lookups.own || fr_core_is_within(own, target);
     return looks_up && lookups.usual && strcmp(name, "dlsym") == 0 ? lookups.usual : 0;
 }
 
@@ -230,7 +206,7 @@ struct relocations {
 static void point_slots(const struct dl_phdr_info *info, const struct fr_core_object *object,
                         struct relocations list)
 {
-    struct bounds own = bounds_of(info);
+    struct fr_core_bounds own = fr_core_object_bounds(info);
     for (size_t i = 0; i < list.bytes / sizeof(*list.first); i++) {
         const ElfW(Rela) *entry = &list.first[i];
         const ElfW(Sym) *symbol = &object->symbols[ELF64_R_SYM(entry->r_info)];
@@ -291,7 +267,7 @@ FR_UNSANITIZED static void point_words(uintptr_t *words, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         uintptr_t word = __atomic_load_n(&words[i], __ATOMIC_RELAXED);
-        if (FR_LIKELY(!is_within(state.mpi, word)))
+        if (FR_LIKELY(!fr_core_is_within(state.mpi, word)))
             continue;
         for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++) {
             if (word == (uintptr_t)fr_abi_address(fn))
@@ -315,12 +291,6 @@ static void point_data(const struct dl_phdr_info *info)
             first += step;
         point_words((uintptr_t *)first, (end - first) / step);
     }
-}
-
-static bool is_component(const struct dl_phdr_info *info)
-{
-    const char *slash = strrchr(info->dlpi_name, '/');
-    return strncmp(slash ? slash + 1 : info->dlpi_name, "mca_", 4) == 0;
 }
 
 // Begins a walk. New objects come last in the list. After something has been unloaded, they may
@@ -348,7 +318,7 @@ FR_UNSANITIZED static void look_into(const struct dl_phdr_info *info)
             atomic_store_explicit(&is_mpi_here, true, memory_order_release);
         return;
     }
-    if (is_within(state.mpi, info->dlpi_addr) || is_component(info))
+    if (fr_core_is_within(state.mpi, info->dlpi_addr) || fr_core_object_is_component(info))
         return;
     point_object(info, &object);
     if (info->dlpi_name[0] && wraps_receives(&object))
@@ -380,7 +350,7 @@ struct start {
 };
 
 static void hide(ElfW(Sym) * symbol, enum fr_fn fn, const struct fr_core_object *object,
-                 struct bounds *bounds)
+                 struct fr_core_bounds *bounds)
 {
     (void)object;
     (void)bounds;
@@ -412,7 +382,7 @@ static int rewrite_mpi(struct dl_phdr_info *info, size_t size, void *data)
         return 0;
     if (state.is_rewritten)
         return 1;
-    state.mpi = bounds_of(info);
+    state.mpi = fr_core_object_bounds(info);
     errno = 0;
     if (change_table(info, &object, rewrite))
         state.is_rewritten = true;

@@ -111,14 +111,6 @@ static enum fr_status export_anew(const struct fr_device_range *range, const voi
     return status;
 }
 
-// Returns whether a range is that of the allocation that holds this address. The range of bytes in
-// two allocations can be that of either.
-static bool is_of(const struct fr_device_range *range, const void *address)
-{
-    struct fr_device_range here;
-    return fr_device_query_id(address, &here) == FR_OK && here.buffer_id == range->buffer_id;
-}
-
 enum fr_status fr_ipc_export(const struct fr_device_range *range, const void *address, size_t bytes,
                              struct fr_ipc_handle *handle)
 {
@@ -127,7 +119,8 @@ enum fr_status fr_ipc_export(const struct fr_device_range *range, const void *ad
     struct fr_ipc_handle made;
     enum fr_status status = FR_OK;
     if (!look_up(range->buffer_id, &made, &status))
-        status = is_of(range, address) ? export_anew(range, address, &made) : FR_ERR_UNSUPPORTED;
+        status = fr_device_is_buffer(address, range->buffer_id) ? export_anew(range, address, &made)
+                                                                : FR_ERR_UNSUPPORTED;
     if (status != FR_OK)
         return status;
     uint64_t offset = (uintptr_t)address - made.base;
@@ -170,12 +163,6 @@ static void note_sent(uint64_t buffer_id, uint64_t cookie)
     fr_core_unlock(&lock);
 }
 
-bool fr_ipc_export_is_current(uintptr_t base, uint64_t buffer_id)
-{
-    struct fr_device_range range;
-    return fr_device_query_id((const void *)base, &range) == FR_OK && range.buffer_id == buffer_id;
-}
-
 static enum fr_status send_one(const struct fr_ipc_handle *handle, const struct fr_job_process *to,
                                bool again, int *descriptor)
 {
@@ -212,7 +199,7 @@ enum fr_status fr_ipc_send_descriptor(const struct fr_ipc_handle *handle,
     note_importers(handle, importers, count);
     if (!(handle->ways & FR_SHARE_FD))
         return FR_OK;
-    if (!fr_ipc_export_is_current((uintptr_t)handle->base, handle->buffer_id))
+    if (!fr_device_is_buffer((const void *)(uintptr_t)handle->base, handle->buffer_id))
         return FR_ERR_NOT_FOUND;
     enum fr_status first = FR_OK;
     int descriptor = -1; // made for the first importer that needs it
@@ -274,7 +261,7 @@ static void find_freed(void)
     struct known *known = max > 0 ? calloc(max, sizeof(*known)) : NULL;
     size_t count = known != NULL ? list_exports(known, max) : 0;
     for (size_t i = 0; i < count; i++) {
-        if (!fr_ipc_export_is_current(known[i].base, known[i].buffer_id))
+        if (!fr_device_is_buffer((const void *)known[i].base, known[i].buffer_id))
             fr_ipc_export_drop(known[i].buffer_id);
     }
     free(known);

@@ -179,7 +179,7 @@ static void look(size_t most)
         size_t max = most - looked < LOOK_AT ? most - looked : LOOK_AT;
         count = list_next(next, max);
         for (size_t i = 0; i < count; i++) {
-            if (!fr_ipc_export_is_current(next[i].base, next[i].buffer_id))
+            if (!fr_device_is_buffer((const void *)next[i].base, next[i].buffer_id))
                 fr_ipc_export_drop(next[i].buffer_id);
         }
         looked += count;

@@ -37,9 +37,6 @@ struct fr_ipc_fd_message {
 // Closes descriptors of a buffer that `owner` has sent and nobody has taken.
 void fr_ipc_channel_drop(const struct fr_job_process *owner, uint64_t buffer_id);
 
-// Returns whether exported memory is still there. Asks the driver.
-bool fr_ipc_export_is_current(uintptr_t base, uint64_t buffer_id);
-
 // Forgets exported memory that is gone, and tells processes that may have mapped it.
 void fr_ipc_export_drop(uint64_t buffer_id);
 

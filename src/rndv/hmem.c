@@ -160,12 +160,6 @@ static bool is_due(void)
     return now - last >= LOOK_EVERY_NS && atomic_compare_exchange_strong(&looked_ns, &last, now);
 }
 
-static bool is_there(const struct fr_rail_memory *memory)
-{
-    struct fr_device_range range;
-    return fr_device_query_id(memory->address, &range) == FR_OK && range.buffer_id == memory->id;
-}
-
 void fr_rndv_hmem_poll(void)
 {
     static atomic_flag looking = ATOMIC_FLAG_INIT;
@@ -176,7 +170,7 @@ void fr_rndv_hmem_poll(void)
     size_t count = fr_rail_idle(fr_rndv_rails(), looked_id, idle, LOOK_AT);
     looked_id = count == LOOK_AT ? idle[count - 1].id : 0;
     for (size_t i = 0; i < count; i++) {
-        if (!is_there(&idle[i]))
+        if (!fr_device_is_buffer(idle[i].address, idle[i].id))
             fr_rail_forget(fr_rndv_rails(), idle[i].id);
     }
     atomic_flag_clear_explicit(&looking, memory_order_release);

@@ -148,9 +148,7 @@ uintptr_t fr_staging_table_address(const struct fr_staging_table *table)
 // Returns whether a table is still there: a reset of the device may take its memory away.
 static bool is_alive(const struct fr_staging_table *table)
 {
-    struct fr_device_range range;
-    return fr_device_query_id(table->lease.address, &range) == FR_OK &&
-           range.buffer_id == table->buffer_id;
+    return fr_device_is_buffer(table->lease.address, table->buffer_id);
 }
 
 // Finds a table and adds the caller as a user. Drops a table whose memory is gone.

@@ -42,6 +42,20 @@ static inline uintptr_t fr_core_object_absolute(uintptr_t base, uintptr_t value)
 // Returns whether an address lies in one of the object's segments.
 bool fr_core_object_contains(const struct dl_phdr_info *info, uintptr_t address);
 
+// The addresses that an object occupies, from the first byte to the last.
+struct fr_core_bounds {
+    uintptr_t first, last;
+};
+struct fr_core_bounds fr_core_object_bounds(const struct dl_phdr_info *info);
+
+static inline bool fr_core_is_within(struct fr_core_bounds bounds, uintptr_t address)
+{
+    return address >= bounds.first && address <= bounds.last;
+}
+
+// Returns whether the object is a component of Open MPI, loaded from a file of its own.
+bool fr_core_object_is_component(const struct dl_phdr_info *info);
+
 // Returns whether the object is a libfabrail.so, which another copy of the library has to pass
 // over. False for a program that the modules are linked into.
 bool fr_core_object_is_fabrail(const struct fr_core_object *object);
