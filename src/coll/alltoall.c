@@ -110,9 +110,9 @@ static enum fr_status move(struct fr_coll_team *team, void *operation, int step,
         fr_device_reshape_begin(&exchange->send_range, fr_coll_reshapes(team), (size_t)team->size,
                                 sms, work);
     else
-        (exchange->is_queued ? fr_device_push_synced_begin : fr_device_push_begin)(
-            &exchange->send_range, fr_coll_pieces(team), sends ? (size_t)team->size : 0,
-            choose_engine(team, exchange), sms, work);
+        fr_device_push_begin(&exchange->send_range, fr_coll_pieces(team),
+                             sends ? (size_t)team->size : 0, choose_engine(team, exchange), sms,
+                             exchange->is_queued ? FR_ORIGIN_SYNCED : FR_ORIGIN_APP, work);
     return FR_OK;
 }
 

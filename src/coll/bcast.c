@@ -42,9 +42,9 @@ static enum fr_status push(struct fr_coll_team *team, void *operation, int step,
     const struct fr_coll_bcast *bcast = operation;
     size_t largest = 0, count = plan_step(team, bcast, step, &largest);
     enum fr_policy_size traffic = fr_policy_traffic(count, step > 0 ? count : 0);
-    (bcast->is_queued ? fr_device_push_synced_begin : fr_device_push_begin)(
-        &bcast->memory.range, fr_coll_pieces(team), count, fr_ipc_engine(traffic, largest),
-        (unsigned)fr_core_settings()->peer_sms, work);
+    fr_device_push_begin(&bcast->memory.range, fr_coll_pieces(team), count,
+                         fr_ipc_engine(traffic, largest), (unsigned)fr_core_settings()->peer_sms,
+                         bcast->is_queued ? FR_ORIGIN_SYNCED : FR_ORIGIN_APP, work);
     return FR_OK;
 }
 

@@ -20,9 +20,14 @@ static size_t round_up(size_t bytes)
 // Moves pieces by the slab's device. Kernels are faster; where one fails, the copy engines do it.
 static enum fr_status move(struct fr_coll_slab *slab, size_t count)
 {
-    enum fr_status status = fr_device_push_own(&slab->range, slab->pieces, count, FR_ENGINE_SM);
-    if (status != FR_OK)
-        status = fr_device_push_own(&slab->range, slab->pieces, count, FR_ENGINE_CE);
+    static const enum fr_device_engine engines[] = {FR_ENGINE_SM, FR_ENGINE_CE};
+    enum fr_status status = FR_ERR_DEVICE;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(engines) && status != FR_OK; i++) {
+        struct fr_device_work work;
+        fr_device_push_begin(&slab->range, slab->pieces, count, engines[i], 0, FR_ORIGIN_OWN,
+                             &work);
+        status = fr_device_work_end(&work);
+    }
     return status;
 }
 

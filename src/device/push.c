@@ -134,16 +134,10 @@ enum fr_status fr_device_push_sync(const struct fr_device_range *range,
     return low < high ? fr_device_row(range->device)->settle(range, low, high) : FR_OK;
 }
 
-// Says whose memory the pieces are, and whether the application's work on it has been waited for.
-enum origin {
-    UNSYNCED, // the application's; not waited for yet
-    SYNCED,   // the application's; the caller has waited
-    OWN,      // Fabrail's on both sides
-};
-
-static void begin(const struct fr_device_range *range, const struct fr_device_push_piece *pieces,
-                  size_t count, enum fr_device_engine engine, unsigned max_sms, enum origin origin,
-                  struct fr_device_work *work)
+void fr_device_push_begin(const struct fr_device_range *range,
+                          const struct fr_device_push_piece *pieces, size_t count,
+                          enum fr_device_engine engine, unsigned max_sms,
+                          enum fr_device_origin origin, struct fr_device_work *work)
 {
     struct fr_device_scope scope;
     fr_device_work_begin(work, range, "a push between devices");
@@ -153,8 +147,8 @@ static void begin(const struct fr_device_range *range, const struct fr_device_pu
     if (work->status != FR_OK)
         return;
     work->metered = fr_core_meter_begin();
-    work->polls = origin == OWN; // these are words that ranks wait for
-    if (origin == UNSYNCED)
+    work->polls = origin == FR_ORIGIN_OWN; // these are words that ranks wait for
+    if (origin == FR_ORIGIN_APP)
         work->status = fr_device_push_sync(range, pieces, count);
     if (work->status == FR_OK) {
         if (engine == FR_ENGINE_SM)
@@ -167,45 +161,11 @@ static void begin(const struct fr_device_range *range, const struct fr_device_pu
     fr_device_scope_leave(&scope);
 }
 
-void fr_device_push_begin(const struct fr_device_range *range,
-                          const struct fr_device_push_piece *pieces, size_t count,
-                          enum fr_device_engine engine, unsigned max_sms,
-                          struct fr_device_work *work)
-{
-    begin(range, pieces, count, engine, max_sms, UNSYNCED, work);
-}
-
 enum fr_status fr_device_push(const struct fr_device_range *range,
                               const struct fr_device_push_piece *pieces, size_t count,
                               enum fr_device_engine engine, unsigned max_sms)
 {
     struct fr_device_work work;
-    begin(range, pieces, count, engine, max_sms, UNSYNCED, &work);
-    return fr_device_work_end(&work);
-}
-
-void fr_device_push_synced_begin(const struct fr_device_range *range,
-                                 const struct fr_device_push_piece *pieces, size_t count,
-                                 enum fr_device_engine engine, unsigned max_sms,
-                                 struct fr_device_work *work)
-{
-    begin(range, pieces, count, engine, max_sms, SYNCED, work);
-}
-
-enum fr_status fr_device_push_synced(const struct fr_device_range *range,
-                                     const struct fr_device_push_piece *pieces, size_t count,
-                                     enum fr_device_engine engine, unsigned max_sms)
-{
-    struct fr_device_work work;
-    fr_device_push_synced_begin(range, pieces, count, engine, max_sms, &work);
-    return fr_device_work_end(&work);
-}
-
-enum fr_status fr_device_push_own(const struct fr_device_range *range,
-                                  const struct fr_device_push_piece *pieces, size_t count,
-                                  enum fr_device_engine engine)
-{
-    struct fr_device_work work;
-    begin(range, pieces, count, engine, 0, OWN, &work);
+    fr_device_push_begin(range, pieces, count, engine, max_sms, FR_ORIGIN_APP, &work);
     return fr_device_work_end(&work);
 }

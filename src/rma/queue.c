@@ -69,8 +69,8 @@ static void begin(struct fr_rma_queue *queue, const struct fr_device_range *move
         end_oldest(queue);
     struct work *work = &queue->works[queue->begun++ % MOST_WORKS];
     work->mover = *mover;
-    fr_device_push_synced_begin(&work->mover, pieces, count, engine,
-                                (unsigned)fr_core_settings()->peer_sms, &work->work);
+    fr_device_push_begin(&work->mover, pieces, count, engine,
+                         (unsigned)fr_core_settings()->peer_sms, FR_ORIGIN_SYNCED, &work->work);
 }
 
 // Begins what waits. A piece alone is as a message alone.

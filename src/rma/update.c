@@ -79,8 +79,10 @@ static bool plan(struct fr_rma_window *window, const struct fr_rma_target *targe
 static enum fr_status push(const struct in_place *work, uintptr_t dst, uintptr_t src)
 {
     const struct fr_device_push_piece piece = {.dst = dst, .src = src, .bytes = work->bytes};
-    return fr_device_push_synced(work->mover, &piece, 1, FR_ENGINE_SM,
-                                 (unsigned)fr_core_settings()->peer_sms);
+    struct fr_device_work push;
+    fr_device_push_begin(work->mover, &piece, 1, FR_ENGINE_SM,
+                         (unsigned)fr_core_settings()->peer_sms, FR_ORIGIN_SYNCED, &push);
+    return fr_device_work_end(&push);
 }
 
 // Combines by one launch. With a result it is a scan over the target and the origin: what comes

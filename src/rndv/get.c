@@ -164,9 +164,9 @@ static void push(struct fr_rndv_flight *flight, const struct fr_rndv_pull *pull,
         largest = pieces[i].bytes > largest ? pieces[i].bytes : largest;
     if (pull->native)
         engine = fr_ipc_engine(count == 1 ? FR_SIZE_MESSAGE_CE : FR_SIZE_EXCHANGE_CE, largest);
-    fr_device_push_synced_begin(&flight->range, pieces, count, engine,
-                                pull->native ? (unsigned)fr_core_settings()->peer_sms : 0,
-                                &flight->work);
+    fr_device_push_begin(&flight->range, pieces, count, engine,
+                         pull->native ? (unsigned)fr_core_settings()->peer_sms : 0,
+                         FR_ORIGIN_SYNCED, &flight->work);
 }
 
 // Begins to pull pieces of receives that go together. Returns NULL where memory is short.

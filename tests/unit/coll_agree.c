@@ -82,7 +82,7 @@ static enum fr_status move_nothing(struct fr_coll_team *team, void *operation, i
     (void)team;
     (void)operation;
     (void)step;
-    fr_device_push_begin(NULL, NULL, 0, FR_ENGINE_SM, 0, work);
+    fr_device_push_begin(NULL, NULL, 0, FR_ENGINE_SM, 0, FR_ORIGIN_APP, work);
     return FR_OK;
 }
 

@@ -394,7 +394,7 @@ static enum fr_status move_badly(struct fr_coll_team *team, void *operation, int
 {
     (void)operation;
     (void)step;
-    fr_device_push_begin(NULL, NULL, 0, FR_ENGINE_SM, 0, work);
+    fr_device_push_begin(NULL, NULL, 0, FR_ENGINE_SM, 0, FR_ORIGIN_APP, work);
     return team->rank == 1 ? bad_status : FR_OK;
 }
 

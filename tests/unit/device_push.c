@@ -341,7 +341,7 @@ static void *begin_push(void *cookie)
 {
     struct begun *begun = cookie;
     CU(cuCtxSetCurrent(begun->context));
-    fr_device_push_begin(&range, &begun->piece, 1, FR_ENGINE_CE, 0, &begun->work);
+    fr_device_push_begin(&range, &begun->piece, 1, FR_ENGINE_CE, 0, FR_ORIGIN_APP, &begun->work);
     return NULL;
 }
 

@@ -162,32 +162,21 @@ FR_MUST_CHECK enum fr_status fr_device_push(const struct fr_device_range *range,
                                             const struct fr_device_push_piece *pieces, size_t count,
                                             enum fr_device_engine engine, unsigned max_sms);
 
+// Says whose memory the pieces are, and whether the application's work on it has been waited for.
+enum fr_device_origin {
+    FR_ORIGIN_APP,    // the application's; the push waits as fr_device_sync_app_work does
+    FR_ORIGIN_SYNCED, // the application's; the caller has waited so for the side of each piece
+    // Fabrail's on both sides. Work of the application may itself be waiting for this push.
+    FR_ORIGIN_OWN,
+};
+
 // Begins to move pieces as fr_device_push does, and does not wait. The pieces are not needed after
-// the call. `range` must stay in place, and `work` is in use, until fr_device_work_end, which
+// the call. They may lie in any memory that the context of `range` can use, unless it is
+// FR_ORIGIN_APP. `range` must stay in place, and `work` is in use, until fr_device_work_end, which
 // returns any failure.
 void fr_device_push_begin(const struct fr_device_range *range,
                           const struct fr_device_push_piece *pieces, size_t count,
                           enum fr_device_engine engine, unsigned max_sms,
-                          struct fr_device_work *work);
-
-// Moves pieces as fr_device_push does. They may lie in any memory that the context of `range` can
-// use. The caller has called fr_device_sync_app_work for the application's side of each.
-FR_MUST_CHECK enum fr_status fr_device_push_synced(const struct fr_device_range *range,
-                                                   const struct fr_device_push_piece *pieces,
-                                                   size_t count, enum fr_device_engine engine,
-                                                   unsigned max_sms);
-
-// Begins to move pieces as fr_device_push_begin does. The caller has called fr_device_sync_app_work
-// for the application's side of each.
-void fr_device_push_synced_begin(const struct fr_device_range *range,
-                                 const struct fr_device_push_piece *pieces, size_t count,
-                                 enum fr_device_engine engine, unsigned max_sms,
-                                 struct fr_device_work *work);
-
-// Moves pieces as fr_device_push does where neither end is the application's memory. It does not
-// wait for work of the application, which may itself be waiting for this call.
-FR_MUST_CHECK enum fr_status fr_device_push_own(const struct fr_device_range *range,
-                                                const struct fr_device_push_piece *pieces,
-                                                size_t count, enum fr_device_engine engine);
+                          enum fr_device_origin origin, struct fr_device_work *work);
 
 #endif
