@@ -145,17 +145,18 @@ static int test_until_over(enum fr_fn fn, const fr_word *args, struct fr_request
 {
     struct fr_wait wait = fr_request_begin_wait(set ? set->count : 1);
     bool over = false, looks = has_come_meanwhile(set);
-    int rc;
-    do {
+    int rc = test(fn, args, &over);
+    while (!over) {
+        looks = fr_wait_step(&wait) || looks;
         if (looks && set)
             fr_request_set_unclaim(set);
         if (looks)
             look_after_others();
         if (looks && set)
             (void)!fr_request_set_claim(set);
+        looks = false;
         rc = test(fn, args, &over);
-        looks = !over && fr_wait_step(&wait);
-    } while (!over);
+    }
     if (!set)
         fr_request_end_early();
     return rc;
