@@ -44,6 +44,7 @@ struct fr_explain_facts {
     unsigned rails;     // in common with another host
     bool hmem;          // their NICs reach the memory of GPUs
     bool has_gaps;      // the data are of a datatype with gaps
+    size_t block_bytes; // of one of its blocks, where kernels can be told of them; else 0
 };
 
 struct fr_explain_answer {

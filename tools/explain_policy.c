@@ -121,6 +121,8 @@ static struct fr_explain_answer explain_message(const struct fr_explain_facts *f
                      settings->fabric != FR_FABRIC_OFF,
         .by_fragments = facts->place != FR_PLACE_SELF,
         .one_piece = !facts->has_gaps,
+        .block_bytes = facts->block_bytes,
+        .pack_first_bytes = fr_ipc_tuned(FR_SIZE_PACK_FIRST),
         .must_leave = must_leave(fn),
         .host_memory = !kind_can(kind, FR_DEVICE_OWNED),
         .exported = kind_can(kind, FR_SHARE_ANY),

@@ -152,6 +152,7 @@ static void print_settings(bool rails)
         {"FABRAIL_PEER_CE_MIN", false, settings->peer_ce_min_bytes},
         {"FABRAIL_BCAST_SPLIT_MIN", false, settings->bcast_split_min_bytes},
         {"FABRAIL_REDUCE_SHARE_MIN", false, settings->reduce_share_min_bytes},
+        {"FABRAIL_PACK_FIRST_MIN", false, settings->pack_first_min_bytes},
         {"FABRAIL_RAIL_MIN", true, settings->rail_min_bytes},
     };
     for (size_t i = 0; i < FR_ARRAY_LENGTH(rows); i++) {

@@ -94,7 +94,28 @@ void fr_device_batch_begin(struct fr_device_batch *batch)
     batch->has_few = false;
     batch->told.stream = NULL;
     batch->held_count = 0;
+    batch->gate_words = 0;
+    batch->late = false;
     batch->status = FR_OK;
+}
+
+void fr_device_batch_set_gate(struct fr_device_batch *batch, uintptr_t words, uint64_t value)
+{
+    batch->gate_words = words;
+    batch->gate_value = value;
+}
+
+unsigned fr_device_batch_gate_words(const struct fr_device_batch *batch)
+{
+    bool is_all = batch->status == FR_OK && batch->stream_count == 1 && batch->piece_count == 0 &&
+                  !batch->has_few && batch->told.stream == batch->streams[0] &&
+                  batch->told.is_last && batch->told.opens;
+    return is_all ? batch->told.blocks : 0;
+}
+
+bool fr_device_batch_is_late(const struct fr_device_batch *batch)
+{
+    return batch->late;
 }
 
 static void keep_first(struct fr_device_batch *batch, enum fr_status status)
@@ -130,6 +151,8 @@ static void end_lane(struct fr_device_batch *batch, struct fr_device_stream *str
     else
         keep_first(batch, stream->ops->stream_return(stream));
     if (tells) {
+        const uint64_t *late = batch->told.late;
+        batch->late = late != NULL && __atomic_load_n(late, __ATOMIC_ACQUIRE) == batch->told.value;
         fr_device_words_return(batch->told.kernels, batch->told.slot);
         batch->told.stream = NULL;
     }

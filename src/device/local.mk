@@ -21,16 +21,16 @@ libmodules_la_SOURCES += src/device/app_work.c include/fabrail/device/app_work.h
 
 # CUDA's kernels, as an image inside of the library.
 EXTRA_DIST += src/device/cuda/kernels.cu src/device/cuda/pack.cu src/device/cuda/reduce.cu \
-    src/device/cuda/barrier.cuh
+    src/device/cuda/barrier.cuh src/device/cuda/words.cuh
 CLEANFILES += src/device/cuda/kernels.fatbin src/device/cuda/pack.fatbin \
     src/device/cuda/reduce.fatbin
 if HAVE_NVCC
 libmodules_la_SOURCES += src/device/cuda/image.S
 endif
 kernel_headers = include/fabrail/device/kernels.h include/fabrail/device/elements.h include/fabrail/device/reduce.def \
-    include/fabrail/device/round.h src/device/cuda/barrier.cuh
+    include/fabrail/device/round.h src/device/cuda/barrier.cuh src/device/cuda/words.cuh
 pack_headers = include/fabrail/device/shape.h include/fabrail/device/shape_table.h include/fabrail/device/shape_walk.h \
-    include/fabrail/device/kernels.h
+    include/fabrail/device/kernels.h src/device/cuda/words.cuh
 src/device/cuda/kernels.fatbin: src/device/cuda/kernels.cu $(kernel_headers)
 	$(AM_V_GEN)$(MKDIR_P) src/device/cuda && $(NVCC) -fatbin -O3 -I$(srcdir)/src -I$(srcdir)/include $(NVCC_CODE) \
 	    $(NVCCFLAGS) -o $@ $(srcdir)/src/device/cuda/kernels.cu

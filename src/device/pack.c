@@ -40,9 +40,11 @@ static uint16_t width_of(const struct fr_device_packing *packing)
 // Parameters of any of the kernels.
 union parameters {
     struct fr_pack pack;
+    struct fr_pack_plain plain;
     struct fr_pack_inline with_table;
     struct fr_pack_fused fused;
 };
+_Static_assert(sizeof(union parameters) <= 4096, "what every driver takes");
 
 // Returns the shape without those outermost levels along which the first `last` packed bytes do not
 // go on.
@@ -76,6 +78,8 @@ static void fill(const struct fr_device_packing *packing, enum fr_device_directi
         .shape = trimmed(packing->shape, packing->last),
     };
     params->pack.walk = fr_pack_walk_of(&params->pack.shape, params->pack.step);
+    if (packing->far == NULL)
+        params->plain.gate = (struct fr_pack_gate){.words = 0};
     if (packing->small_table != NULL)
         memcpy(params->with_table.table, packing->small_table, fr_pack_table_bytes(packing->shape));
     if (packing->far != NULL) {
@@ -113,19 +117,43 @@ void fr_device_pack_fill_fused(const struct fr_device_packing *packing,
     *params = all.fused;
 }
 
+// Fills in the words for which a launch waits, or by which it tells another device that it has
+// packed its bytes. Returns whether it does that.
+static bool fill_gate(const struct fr_device_batch *batch, const struct fr_pack_gate *gate,
+                      const uint64_t *late, struct fr_pack_gate *params)
+{
+    if (gate != NULL) {
+        *params = *gate;
+        params->late = (uintptr_t)late;
+        return false;
+    }
+    params->words = batch->gate_words;
+    params->value = batch->gate_value;
+    return batch->gate_words != 0;
+}
+
 // Launches the kernel. The first launch of a batch tells the host itself that it is done, unless
-// something comes behind it.
+// something comes behind it. Only such a launch waits for another device, or tells one.
 static bool launch(struct fr_device_batch *batch, struct fr_device_kernels *kernels,
                    struct fr_device_stream *stream, enum fr_device_kernel kernel,
-                   union parameters *params, unsigned max_sms)
+                   const struct fr_pack_gate *gate, union parameters *params, unsigned max_sms)
 {
     struct fr_device_signal told = {.kernels = kernels, .stream = stream, .slot = -1};
-    told.blocks = fr_device_pack_part(&params->pack, fr_device_pack_most_blocks(max_sms));
+    unsigned most = fr_device_pack_most_blocks(max_sms);
+    most = gate != NULL && most == FR_PUSH_MAX_BLOCKS ? most - 1 : most;
+    told.blocks = fr_device_pack_part(&params->pack, most);
     if (batch->told.stream == NULL)
         told.slot = fr_device_words_borrow(kernels, &told.value);
+    if (told.slot < 0 && gate != NULL)
+        return false;
     if (told.slot >= 0) {
-        params->pack.words = (uintptr_t)fr_device_words_of(kernels, told.slot);
+        uint64_t *words = fr_device_words_of(kernels, told.slot);
+        params->pack.words = (uintptr_t)words;
         params->pack.value = told.value;
+        if (gate != NULL)
+            told.late = &words[FR_PUSH_MAX_BLOCKS - 1];
+        if (kernel != FR_KERNEL_PACK_FUSED)
+            told.opens = fill_gate(batch, gate, told.late, &params->plain.gate);
     }
     bool taken = kernels->ops->launch(kernels, kernel, told.blocks, params, stream) == 0;
     if (taken && told.slot >= 0) {
@@ -158,7 +186,7 @@ static bool pack_here(struct fr_device_batch *batch, const struct fr_device_scop
     enum fr_device_kernel kernel = packing->far != NULL           ? FR_KERNEL_PACK_FUSED
                                    : packing->small_table != NULL ? FR_KERNEL_PACK_INLINE
                                                                   : FR_KERNEL_PACK;
-    return launch(batch, kernels, stream, kernel, &params, max_sms);
+    return launch(batch, kernels, stream, kernel, packing->gate, &params, max_sms);
 }
 
 bool fr_device_batch_pack(struct fr_device_batch *batch, const struct fr_device_range *range,

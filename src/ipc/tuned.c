@@ -89,6 +89,8 @@ static size_t set_bytes(enum fr_policy_size size)
         return settings->bcast_split_min_bytes;
     case FR_SIZE_REDUCE_SHARE:
         return settings->reduce_share_min_bytes;
+    case FR_SIZE_PACK_FIRST:
+        return settings->pack_first_min_bytes;
     case FR_SIZE_RAIL:
         return settings->rail_min_bytes;
     case FR_SIZE_CPU_READ:

@@ -24,19 +24,30 @@ static bool avoids_turns(const struct fr_policy_message *message)
            !message->host_full;
 }
 
-// NVLink reads and writes short blocks at little more than half its rate. For much data that takes
-// longer than packing them first does.
+// NVLink reads and writes short blocks at little more than half its rate, and scattered ones at a
+// fifth. For much data that takes longer than packing them first does.
+enum { SHORT_BLOCK = 64, LARGE = (4 << 20) + 1 };
+
 bool fr_policy_suits_layout(size_t block_bytes, size_t bytes)
 {
-    enum { SHORT_BLOCK = 64, LARGE = 4 << 20 };
-    return block_bytes >= SHORT_BLOCK || bytes <= LARGE;
+    return block_bytes >= SHORT_BLOCK || bytes < LARGE;
+}
+
+// Returns whether the sender's device had better pack a message whose layout the receiver can be
+// told. On different devices the receiver's kernel is launched meanwhile. Where ranks take turns on
+// one, the second kernel comes after the first.
+static bool packs_first(const struct fr_policy_message *message)
+{
+    size_t least = message->takes_turns ? LARGE : message->pack_first_bytes;
+    return !message->one_piece && message->block_bytes > 0 && message->block_bytes < SHORT_BLOCK &&
+           message->bytes >= least && !message->workspace_full &&
+           !has_failed(message, FR_SCHEME_STAGED_GET);
 }
 
 // Returns whether the receiver can read the application's buffer, and does so fast.
 static bool is_readable(const struct fr_policy_message *message)
 {
-    return message->one_piece || (message->block_bytes > 0 &&
-                                  fr_policy_suits_layout(message->block_bytes, message->bytes));
+    return message->one_piece || (message->block_bytes > 0 && !packs_first(message));
 }
 
 // Only a message that the receiver can take back on its own host may stay in the application's
@@ -184,6 +195,9 @@ struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_me
         return choice(FR_SCHEME_NONE, "it is short, and the CPU reads device memory itself");
     if (can_get(message))
         return choice(FR_SCHEME_GET, "the receiver maps this memory");
+    if (can_stage(message) && message->here && message->mapped && packs_first(message))
+        return choice(FR_SCHEME_STAGED_GET, "short blocks, so they are packed into workspace that "
+                                            "the receiver maps");
     if (can_stage(message))
         return choice(FR_SCHEME_STAGED_GET, "the receiver maps the workspace");
     if (can_rail(message) && fr_policy_rails_read_device(message))

@@ -277,7 +277,8 @@ static bool land(struct fr_rndv_recv *recv)
     return true;
 }
 
-static bool start_fused(const struct fr_rndv_recv *recv, size_t last, struct fr_device_batch *batch)
+static bool start_fused(const struct fr_rndv_recv *recv, size_t last,
+                        const struct fr_pack_gate *gate, struct fr_device_batch *batch)
 {
     const struct fr_rndv_pull *pull = fr_rndv_pull_of(recv);
     const struct fr_staging_fused fused = {
@@ -287,6 +288,7 @@ static bool start_fused(const struct fr_rndv_recv *recv, size_t last, struct fr_
         .source = source_of(recv) + (pull->has_gaps ? 0 : pull->done),
         .first = pull->done,
         .last = last,
+        .gate = gate,
     };
     return fr_staging_fuse(&fused, batch);
 }
@@ -336,7 +338,7 @@ static bool start_shaped(const struct fr_rndv_recv *recv, struct fr_device_batch
     if (pull->by_copies)
         return true;
     if (pull->fused) {
-        pull->unfused = !start_fused(recv, limit_of(recv), batch);
+        pull->unfused = !start_fused(recv, limit_of(recv), NULL, batch);
         return !pull->unfused;
     }
     pull->unpacked = !start_packing(recv, batch);
@@ -383,11 +385,49 @@ static void pull_shaped(struct fr_rndv_recv *const *recvs, size_t count)
     }
 }
 
+// Receives that are still to be pulled without a kernel that waits, since one has waited in vain.
+// The senders' GPUs may be busy with kernels of the program.
+static _Atomic unsigned patient;
+
+static bool waits_at_gate(const struct fr_rndv_recv *recv)
+{
+    const struct fr_rndv_pull *pull = fr_rndv_pull_of(recv);
+    if (pull->gate.count == 0 || !pull->fused || !recv->waits || is_over(recv))
+        return false;
+    unsigned left = atomic_load_explicit(&patient, memory_order_relaxed);
+    if (left > 0)
+        atomic_store_explicit(&patient, left - 1, memory_order_relaxed);
+    return left == 0;
+}
+
+// Has a kernel wait for the bytes that the sender's kernel packs, and copy them. If it waits in
+// vain, they are pulled as any others once the sender says that they are there.
+static void pull_at_gate(struct fr_rndv_recv *recv)
+{
+    enum { PATIENT = 64 };
+    struct fr_rndv_pull *pull = fr_rndv_pull_of(recv);
+    struct fr_device_batch batch;
+    fr_device_batch_begin(&batch);
+    bool launched = start_fused(recv, pull->bytes, &pull->gate, &batch);
+    pull->gate.count = 0;
+    recv->status = fr_device_batch_finish(&batch);
+    bool late = fr_device_batch_is_late(&batch);
+    if (late)
+        atomic_store_explicit(&patient, PATIENT, memory_order_relaxed);
+    pull->ahead = launched && !late && recv->status == FR_OK;
+    pull->done = pull->ahead ? pull->bytes : 0;
+    if (is_over(recv))
+        tell_sender(recv);
+}
+
 bool fr_rndv_get_pull(struct fr_rndv_recv **recvs, size_t count)
 {
     struct fr_rndv_recv *shaped[FR_RNDV_AT_ONCE];
     size_t used = 0;
     bool over = true;
+    if (count == 1 && fr_rndv_pull_of(recvs[0])->gate.count > 0 && !can_go_on(recvs[0]) &&
+        waits_at_gate(recvs[0]))
+        pull_at_gate(recvs[0]);
     for (size_t i = 0; i < count; i++) {
         if (fr_rndv_pull_is_shaped(fr_rndv_pull_of(recvs[i])) && can_go_on(recvs[i]))
             shaped[used++] = recvs[i];
@@ -432,6 +472,8 @@ void fr_rndv_get_end(struct fr_rndv_recv *recv)
     tell_sender(recv);
     if (recv->status == FR_OK)
         recv->status = spread(recv);
+    if (fr_rndv_pull_of(recv)->ahead)
+        recv->reason = "the sender packs its memory while the receiver's kernel is launched";
     fr_rndv_pull_close(recv);
 }
 

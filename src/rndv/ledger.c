@@ -446,7 +446,7 @@ static void write_place(struct fr_rndv_place *to, const struct fr_rndv_place *pl
 // before. If it sees any of these stores, it sees as well that the word has changed.
 static void write_slot(struct fr_rndv_slot *slot, const struct fr_rndv_address *address,
                        uint64_t sizes, uint64_t ready, const struct fr_rndv_place *place,
-                       const struct fr_rndv_table *table, uint64_t number)
+                       const union fr_rndv_beside *beside, uint64_t number)
 {
     atomic_store_explicit(&slot->sizes, sizes, memory_order_release);
     atomic_store_explicit(&slot->comm, address->comm, memory_order_release);
@@ -454,8 +454,8 @@ static void write_slot(struct fr_rndv_slot *slot, const struct fr_rndv_address *
     atomic_store_explicit(&slot->tag, address->tag, memory_order_release);
     atomic_store_explicit(&slot->ready, ready, memory_order_release);
     write_place(&slot->place, place);
-    if (table != NULL)
-        slot->table = *table;
+    if (beside != NULL)
+        slot->beside = *beside;
     atomic_store_explicit(&slot->word, number | FR_SLOT_IN(FR_RNDV_ADVERTISED),
                           memory_order_release);
 }
@@ -499,7 +499,7 @@ static bool extend(struct fr_rndv_ledger *ledger)
 enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, bool shared,
                                         uint64_t sizes, uint64_t ready,
                                         const struct fr_rndv_place *place,
-                                        const struct fr_rndv_table *table, unsigned *index,
+                                        const union fr_rndv_beside *beside, unsigned *index,
                                         uint64_t *number)
 {
     struct fr_rndv_ledger *ledger = own_ledger();
@@ -517,7 +517,7 @@ enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, b
     struct fr_rndv_ledger *receiver = shared ? fr_rndv_ledger_of(address->to) : NULL;
     if (receiver != NULL)
         atomic_fetch_add_explicit(&receiver->expected, 1, memory_order_relaxed);
-    write_slot(&ledger->slots[entered], address, sizes, ready, place, table, *number);
+    write_slot(&ledger->slots[entered], address, sizes, ready, place, beside, *number);
     *index = (unsigned)entered;
     return FR_OK;
 }

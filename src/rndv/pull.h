@@ -29,11 +29,14 @@ struct fr_rndv_pull {
     bool has_gaps;                      // the sender's layout has
     bool told;                          // the sender knows the outcome
     bool alone;                         // a flight with others has failed
+    bool ahead;                         // a kernel has waited for the sender's, and not in vain
     struct fr_staging_lease bounce;     // packed host memory
     struct fr_rndv_pull *next;          // in the pool
     struct fr_staging_view packed;      // a copy of the view with packed device memory of its own
     struct fr_staging_view_block block; // the only block of `packed`
     struct fr_pack_shape far;           // the sender's layout, if it has gaps
+    struct fr_pack_gate gate; // of the sender's kernel, where the pulling device sees it; `count`
+                              // is 0 where there is none, or none any more
 };
 
 static inline struct fr_rndv_pull *fr_rndv_pull_of(const struct fr_rndv_recv *recv)

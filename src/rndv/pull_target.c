@@ -189,13 +189,36 @@ static enum fr_status map(struct fr_rndv_pull *pull, const struct fr_rndv_recv *
     }
     if (status != FR_OK || pull->far.blocks == 0)
         return status;
-    const struct fr_rndv_table *table = &incoming->slot->table;
+    const struct fr_rndv_table *table = &incoming->slot->beside.table;
     status = fr_ipc_pin_beyond(&table->handle, &pull->mapping.user, &pull->table_mapping);
     if (status == FR_OK && pull->table_mapping.user.device != pull->mapping.user.device)
         status = FR_ERR_UNSUPPORTED;
     if (status == FR_OK)
         pull->table = fr_ipc_mapping_at(&pull->table_mapping, &table->handle, table->address);
     return status;
+}
+
+// Finds the gate at which a kernel can wait for the bytes. What the sender says of it must lie in
+// the memory that it offers.
+static void find_gate(struct fr_rndv_pull *pull, const struct fr_rndv_incoming *incoming)
+{
+    enum { SPIN_NS = 100000 }; // several times what a kernel takes that has been launched already
+    pull->gate.count = 0;
+    if (incoming->place.scheme != FR_SCHEME_STAGED_GET || incoming->slot == NULL)
+        return;
+    const struct fr_rndv_gate gate = incoming->slot->beside.gate;
+    const struct fr_ipc_handle *handle = &incoming->place.handle;
+    uint64_t offset = gate.words - handle->base;
+    if (gate.count == 0 || gate.count > FR_DEVICE_GATE_WORDS ||
+        gate.words % sizeof(uint64_t) != 0 || offset > handle->bytes ||
+        gate.count * sizeof(uint64_t) > handle->bytes - offset)
+        return;
+    pull->gate = (struct fr_pack_gate){
+        .words = fr_ipc_mapping_at(&pull->mapping, handle, gate.words),
+        .value = gate.value,
+        .count = gate.count,
+        .spin_ns = SPIN_NS,
+    };
 }
 
 static void release(struct fr_rndv_pull *pull)
@@ -224,7 +247,7 @@ enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
         return FR_ERR_UNSUPPORTED;
     }
     if (pull->has_gaps)
-        fr_rndv_strides_shape(&place->strides, &recv->incoming->slot->table, &pull->far);
+        fr_rndv_strides_shape(&place->strides, &recv->incoming->slot->beside.table, &pull->far);
     enum fr_status status = map(pull, recv);
     if (status == FR_OK)
         status = fr_rndv_pull_choose_target(pull, view);
@@ -232,6 +255,7 @@ enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
         release(pull);
         return status;
     }
+    find_gate(pull, recv->incoming);
     recv->state = pull;
     return FR_OK;
 }

@@ -101,7 +101,7 @@ static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_me
     rail->serves = true;
     rail->writes = fr_rndv_rail_put_send_is_likely();
     if (on_device)
-        return fr_rndv_stage_begin_on_device(send, ready);
+        return fr_rndv_stage_begin_on_device(send, false, ready);
     fr_rndv_stage_begin(send, (size_t)1 << place->shift, 1);
     *ready = 0;
     return FR_OK;

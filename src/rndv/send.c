@@ -101,12 +101,13 @@ static bool tell_receiver(const struct fr_rndv_send *send, const struct fr_rndv_
 static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_place *place,
                             uint64_t ready)
 {
-    struct fr_rndv_table table;
-    enum fr_status status = send->table != NULL ? fr_rndv_table_of(send, &table) : FR_OK;
+    union fr_rndv_beside beside = {.gate = send->gate};
+    bool has_beside = send->table != NULL || place->scheme == FR_SCHEME_STAGED_GET;
+    enum fr_status status = send->table != NULL ? fr_rndv_table_of(send, &beside.table) : FR_OK;
     if (status == FR_OK)
-        status = fr_rndv_ledger_advertise(
-            &send->address, !send->remote, FR_SLOT_SIZES(send->bytes, send->length), ready, place,
-            send->table != NULL ? &table : NULL, &send->index, &send->number);
+        status = fr_rndv_ledger_advertise(&send->address, !send->remote,
+                                          FR_SLOT_SIZES(send->bytes, send->length), ready, place,
+                                          has_beside ? &beside : NULL, &send->index, &send->number);
     if (status != FR_OK)
         return status;
     write_rts(send);
@@ -144,6 +145,8 @@ static void dismantle(struct fr_rndv_send *send)
     if (send->table != NULL)
         fr_staging_table_return(send->table);
     send->table = NULL;
+    send->gate.words = 0;
+    send->gate.count = 0;
     free(send->state);
     send->state = NULL;
     fr_rndv_waiting_remove(send);

@@ -34,6 +34,7 @@ struct fr_rndv_send {
     uint32_t seen_begun;    // sweeps that the receiver had begun at since_ns
 
     struct fr_staging_table *table; // the receiver's kernel may read it; or NULL
+    struct fr_rndv_gate gate; // beside the bytes in workspace; without words where there is none
     void *state; // the scheme's own, made with malloc: freed with the send, after cancel
     struct fr_rndv_stage stage;
     struct fr_staging_view view; // of the program's buffer

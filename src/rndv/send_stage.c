@@ -2,8 +2,11 @@
 // Workspace that a sender copies its bytes to, and the copies on their way there.
 #include "config.h"
 
+#include "fabrail/job.h"
 #include "fabrail/staging/packed.h"
 #include "rndv/send.h"
+
+#include <string.h>
 
 enum {
     // A receiver takes some microseconds for a step on the device. It then takes several times as
@@ -11,6 +14,7 @@ enum {
     GROWTH = 4,
     LEAST_OF_TWO = 32 << 20, // the least bytes of messages in two steps
     LEAST_OF_THREE = 128 << 20,
+    GATE_BYTES = FR_DEVICE_GATE_WORDS * sizeof(uint64_t),
 };
 
 // Bytes of workspace in which messages wait for their receivers.
@@ -57,8 +61,9 @@ enum fr_status fr_rndv_stage_open(struct fr_rndv_send *send, enum fr_policy_path
     send->stage.block = send->block;
     send->stage.view.blocks = &send->stage.block;
     send->stage.view.path = path;
-    send->stage.view.nudge = 0;
-    send->stage.view.as_bytes = true; // for the shape alone
+    bool has_gate = path == FR_PATH_PEER && !send->block.layout->contiguous;
+    send->stage.view.nudge = has_gate ? GATE_BYTES : 0; // its words stand before the bytes
+    send->stage.view.as_bytes = true;                   // for the shape alone
     enum fr_status status = fr_staging_view_open(&send->stage.view);
     send->stage.view.as_bytes = false;
     if (status != FR_OK) {
@@ -211,7 +216,22 @@ void fr_rndv_stage_begin(struct fr_rndv_send *send, size_t step, size_t growth)
     send->stage.set = send->stage.reached = 0;
     send->stage.copying = true;
     fr_device_batch_begin(&send->stage.batch);
+    if (send->gate.words != 0)
+        fr_device_batch_set_gate(&send->stage.batch, send->gate.words, send->gate.value);
     copy_on(send);
+    if (send->gate.words != 0)
+        send->gate.count = fr_device_batch_gate_words(&send->stage.batch);
+}
+
+// Places a gate before the bytes. Its value has the job's secret, so no data of the program's can
+// hold it by chance.
+static void place_gate(struct fr_rndv_send *send)
+{
+    static _Atomic uint64_t gates;
+    uint64_t secret;
+    memcpy(&secret, fr_job_control_job_secret(), sizeof(secret));
+    send->gate.words = (uintptr_t)send->stage.view.lease.address;
+    send->gate.value = secret ^ (atomic_fetch_add_explicit(&gates, 1, memory_order_relaxed) + 1);
 }
 
 void fr_rndv_stage_cut_ring(struct fr_rndv_send *send)
@@ -241,9 +261,12 @@ static size_t first_step(size_t bytes)
     return parts == 1 ? bytes : (bytes / parts + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-enum fr_status fr_rndv_stage_begin_on_device(struct fr_rndv_send *send, uint64_t *ready)
+enum fr_status fr_rndv_stage_begin_on_device(struct fr_rndv_send *send, bool may_gate,
+                                             uint64_t *ready)
 {
     size_t step = first_step(send->bytes), copied = 0;
+    if (may_gate && step == send->bytes && send->stage.view.nudge >= GATE_BYTES)
+        place_gate(send);
     fr_rndv_stage_begin(send, step, GROWTH);
     if (send->remote && step == send->bytes) { // waiting saves a control message
         while (!fr_rndv_stage_poll(send, &copied))

@@ -40,6 +40,14 @@ struct fr_rndv_table {
     uint16_t unit_shift;
 };
 
+// How a receiver's kernel learns that bytes in the sender's workspace are there: words that the
+// sender's kernel stores beside them (fabrail/device/batch.h). Plain bytes.
+struct fr_rndv_gate {
+    uint64_t words; // in the sender's address space
+    uint64_t value;
+    uint32_t count; // 0: there is no gate
+};
+
 // One message in the ledger. Anybody may look at the atomic members while they change. What they
 // say is valid if the slot has the same number and is waiting before and after. The place belongs
 // to the sender while it writes or holds the slot, and to the receiver while it pulls. The word is
@@ -52,7 +60,10 @@ struct fr_rndv_slot {
     _Atomic int32_t tag;
     _Atomic uint64_t ready; // bytes that are there, from the first on
     struct fr_rndv_place place;
-    struct fr_rndv_table table; // where the place's strides have blocks
+    union fr_rndv_beside {
+        struct fr_rndv_table table; // where the place's strides have blocks
+        struct fr_rndv_gate gate;   // with scheme staged get
+    } beside;
 };
 
 // Packing of a slot's sizes.

@@ -4,7 +4,9 @@
 // hosts of a clique, where a sender cannot take back what somebody may be reading.
 //
 // The receiver of a large message is told step by step what is there, so that pulling overlaps with
-// copying. On one host even small messages are advertised before they are copied.
+// copying. On one host even small messages are advertised before they are copied. Where one kernel
+// packs a message, the receiver's kernel is launched before that one is done, and waits for it at a
+// gate beside the bytes.
 #include "config.h"
 
 #include "fabrail/ipc.h"
@@ -31,9 +33,9 @@ static enum fr_status find_workspace(struct fr_rndv_send *send, struct fr_rndv_p
 static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_message *facts,
                             struct fr_rndv_place *place, uint64_t *ready)
 {
-    (void)facts;
+    bool may_gate = facts->here && !facts->takes_turns && send->address.to != fr_job_rank();
     enum fr_status status = find_workspace(send, place);
-    return status == FR_OK ? fr_rndv_stage_begin_on_device(send, ready) : status;
+    return status == FR_OK ? fr_rndv_stage_begin_on_device(send, may_gate, ready) : status;
 }
 
 static enum fr_status copy(struct fr_rndv_send *send)
@@ -63,6 +65,7 @@ enum fr_status fr_rndv_staged_take_over(struct fr_rndv_send *send)
     }
     struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
     slot->place = place;
+    slot->beside.gate.count = 0;
     atomic_store_explicit(&slot->ready, send->bytes, memory_order_release);
     send->scheme = &fr_rndv_staged_get;
     return FR_OK;

@@ -35,8 +35,11 @@ bool fr_staging_fuse(const struct fr_staging_fused *fused, struct fr_device_batc
     const struct fr_staging_view *view = fused->view;
     const struct fr_layout *layout = view->blocks[0].layout;
     uintptr_t user = view->base + (uintptr_t)view->blocks[0].user_offset;
-    struct fr_device_packing packing = {
-        .user = user, .packed = fused->source, .far = fused->far, .far_table = fused->far_table};
+    struct fr_device_packing packing = {.user = user,
+                                        .packed = fused->source,
+                                        .far = fused->far,
+                                        .far_table = fused->far_table,
+                                        .gate = fused->gate};
     if (layout->contiguous) {
         packing = (struct fr_device_packing){.shape = fused->far,
                                              .table = fused->far_table,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct sim_knobs knobs;
@@ -197,6 +198,7 @@ __attribute__((constructor)) static void read_knobs(void)
     knobs.dmabuf = (unsigned)read_number("FRSIM_DMABUF", SIM_DMABUF_NONE);
     knobs.nvml = (unsigned)read_number("FRSIM_NVML", SIM_NVML_NEW);
     knobs.log = read_number("FRSIM_LOG", 0);
+    knobs.gate_ns = read_number("FRSIM_GATE_MS", 0) * 1000000u;
     knobs.fail_nth = read_number("FRSIM_FAIL_NTH", 0);
     knobs.fail_code = (CUresult)read_number("FRSIM_FAIL_CODE", CUDA_ERROR_UNKNOWN);
     knobs.count_fabrail_only =
@@ -214,6 +216,13 @@ __attribute__((constructor)) static void read_knobs(void)
         read_device_uuid("FRSIM_CLUSTER_UUID", i, fabric->cluster_uuid);
     }
     read_visible();
+}
+
+uint64_t sim_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 FILE *sim_open_for_process(const char *pattern)

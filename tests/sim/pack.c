@@ -7,6 +7,7 @@
 
 #include "fabrail/device/shape_walk.h"
 
+#include <sched.h>
 #include <string.h>
 
 static CUresult copy_run(CUcontext ctx, uint64_t dst, uint64_t src, uint64_t bytes)
@@ -130,13 +131,69 @@ static CUresult share_block(CUcontext ctx, const struct copy *copy, struct sim_l
         result = copy_chunk(ctx, copy, &threads, first,
                             (uint32_t)(left < pack->chunk_bytes ? left : pack->chunk_bytes));
     }
-    return result == CUDA_SUCCESS ? sim_kernel_tell(ctx, pack->words, pack->value, shape.block)
-                                  : result;
+    return result;
 }
 
-static CUresult pack_block(CUcontext ctx, const struct copy *copy, struct sim_launch_shape shape)
+// Returns word `i` of a gate; NULL where the kernel may not touch it.
+static uint64_t *gate_word(CUcontext ctx, const struct fr_pack_gate *gate, uint32_t i)
 {
-    return share_block(ctx, copy, shape, shape.block, shape.blocks);
+    uint64_t address = gate->words + i * sizeof(uint64_t);
+    const struct sim_range *range = sim_range_find(address);
+    if (!range || address % sizeof(uint64_t) ||
+        !sim_kernel_may(ctx, address, sizeof(uint64_t), gate->count == 0))
+        return NULL;
+    return (uint64_t *)(void *)(range->alias + (address - range->base));
+}
+
+// Returns whether the gate opens in time. The first block to run waits for it; others look once, so
+// that some may find what others have not.
+static CUresult wait_at(CUcontext ctx, const struct fr_pack_gate *gate, bool is_first,
+                        bool *is_open)
+{
+    uint64_t begin = sim_now_ns(), least_ns = sim_knobs()->gate_ns;
+    uint64_t spin_ns = gate->spin_ns > least_ns ? gate->spin_ns : least_ns;
+    uint32_t come = 0;
+    do {
+        const uint64_t *word = gate_word(ctx, gate, come);
+        if (!word)
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+        if (__atomic_load_n(word, __ATOMIC_ACQUIRE) == gate->value)
+            come++;
+        else if (!is_first)
+            break;
+        else
+            sched_yield();
+    } while (come < gate->count && sim_now_ns() - begin < spin_ns);
+    *is_open = come == gate->count;
+    return CUDA_SUCCESS;
+}
+
+static CUresult open_gate(CUcontext ctx, const struct fr_pack_gate *gate, unsigned block)
+{
+    uint64_t *word = gate_word(ctx, gate, block);
+    if (!word)
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    __atomic_store_n(word, gate->value, __ATOMIC_RELEASE);
+    return CUDA_SUCCESS;
+}
+
+// A block whose bytes another device packs, or that packs for another one.
+static CUresult pack_block(CUcontext ctx, const struct copy *copy, const struct fr_pack_gate *gate,
+                           struct sim_launch_shape shape)
+{
+    const struct fr_pack *pack = copy->pack;
+    CUresult result = CUDA_SUCCESS;
+    bool is_open = true;
+    if (gate->count > 0)
+        result = wait_at(ctx, gate, shape.block + 1 == shape.blocks, &is_open);
+    if (result == CUDA_SUCCESS && !is_open)
+        result = sim_kernel_tell(ctx, gate->late, pack->value, 0);
+    else if (result == CUDA_SUCCESS)
+        result = share_block(ctx, copy, shape, shape.block, shape.blocks);
+    if (result == CUDA_SUCCESS && gate->words && gate->count == 0)
+        result = open_gate(ctx, gate, shape.block);
+    return result == CUDA_SUCCESS ? sim_kernel_tell(ctx, pack->words, pack->value, shape.block)
+                                  : result;
 }
 
 // Finds a table in device memory. Returns false if the kernel may not read it.
@@ -153,9 +210,10 @@ static bool find_table(CUcontext ctx, uint64_t address, struct side *side)
 
 static CUresult plain_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
 {
-    const struct fr_pack *pack = given;
+    const struct fr_pack_plain *params = given;
+    const struct fr_pack *pack = &params->pack;
     struct copy copy = {.pack = pack, .near = {&pack->shape, &pack->walk, NULL}};
-    return find_table(ctx, pack->table, &copy.near) ? pack_block(ctx, &copy, shape)
+    return find_table(ctx, pack->table, &copy.near) ? pack_block(ctx, &copy, &params->gate, shape)
                                                     : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
@@ -168,7 +226,10 @@ static CUresult share_fused(CUcontext ctx, const struct fr_pack_fused *params,
                         .far = {&params->far, &params->far_walk, NULL}};
     bool found =
         find_table(ctx, pack->table, &copy.near) && find_table(ctx, params->far_table, &copy.far);
-    return found ? share_block(ctx, &copy, shape, own, blocks) : CUDA_ERROR_ILLEGAL_ADDRESS;
+    CUresult result =
+        found ? share_block(ctx, &copy, shape, own, blocks) : CUDA_ERROR_ILLEGAL_ADDRESS;
+    return result == CUDA_SUCCESS ? sim_kernel_tell(ctx, pack->words, pack->value, shape.block)
+                                  : result;
 }
 
 static CUresult fused_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
@@ -193,7 +254,7 @@ static CUresult inline_block(CUcontext ctx, const void *given, struct sim_launch
     const struct fr_pack_inline *params = given;
     const struct copy copy = {.pack = &params->pack,
                               .near = {&params->pack.shape, &params->pack.walk, params->table}};
-    return pack_block(ctx, &copy, shape);
+    return pack_block(ctx, &copy, &params->gate, shape);
 }
 
 static bool walk_is_sound(const struct fr_pack_shape *shape, const struct fr_pack_walk *walk,
@@ -224,23 +285,36 @@ static bool is_sound(const struct fr_pack *pack)
            walk_is_sound(&pack->shape, &pack->walk, pack->step);
 }
 
+static bool has_its_table(const struct fr_pack *pack)
+{
+    return is_sound(pack) && !pack->is_inline && (!pack->shape.blocks || pack->table);
+}
+
+// A kernel that waits for another one cannot do without words for the host.
+static bool gate_is_sound(const struct fr_pack *pack, const struct fr_pack_gate *gate)
+{
+    return gate->count == 0 || (pack->unpacks && pack->words && gate->words && gate->late &&
+                                gate->count <= FR_PACK_MAX_THREADS);
+}
+
 static bool plain_is_sound(const void *given)
 {
-    const struct fr_pack *pack = given;
-    return is_sound(pack) && !pack->is_inline && (!pack->shape.blocks || pack->table);
+    const struct fr_pack_plain *params = given;
+    return has_its_table(&params->pack) && gate_is_sound(&params->pack, &params->gate);
 }
 
 static bool inline_is_sound(const void *given)
 {
     const struct fr_pack_inline *params = given;
     return is_sound(&params->pack) && params->pack.is_inline &&
+           gate_is_sound(&params->pack, &params->gate) &&
            fr_pack_table_bytes(&params->pack.shape) <= sizeof(params->table);
 }
 
 static bool fused_is_sound(const void *given)
 {
     const struct fr_pack_fused *params = given;
-    return plain_is_sound(given) && params->pack.unpacks && !params->pack.keeps_gaps &&
+    return has_its_table(&params->pack) && params->pack.unpacks && !params->pack.keeps_gaps &&
            (!params->far.blocks || params->far_table) &&
            shape_is_sound(&params->far, params->pack.width) &&
            walk_is_sound(&params->far, &params->far_walk, params->pack.step);
@@ -258,7 +332,7 @@ static bool many_is_sound(const void *given)
 
 const struct sim_kernel sim_kernel_pack = {
     .name = FR_PACK_NAME,
-    .param_bytes = sizeof(struct fr_pack),
+    .param_bytes = sizeof(struct fr_pack_plain),
     .max_threads = FR_PACK_MAX_THREADS,
     .are_sound = plain_is_sound,
     .run_block = plain_block,

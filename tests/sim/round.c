@@ -22,13 +22,6 @@ struct met {
     const struct fr_reduce *reduce; // NULL for a push
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static CUresult copy(CUcontext ctx, uintptr_t dst, uintptr_t src, size_t bytes)
 {
     struct sim_op op = {
@@ -95,11 +88,11 @@ static CUresult look(CUcontext ctx, const struct fr_round *round, uint64_t row, 
 static CUresult wait_words(CUcontext ctx, const struct fr_round *round, uint64_t row, uint64_t word,
                            bool *met, bool *alike)
 {
-    uint64_t begin = now_ns();
+    uint64_t begin = sim_now_ns();
     uint32_t come = 0;
     CUresult result;
     while ((result = look(ctx, round, row, word, &come, alike)) == CUDA_SUCCESS &&
-           come < round->size && now_ns() - begin < round->spin_ns)
+           come < round->size && sim_now_ns() - begin < round->spin_ns)
         sched_yield();
     *met = result == CUDA_SUCCESS && come == round->size;
     *alike = *met && *alike;

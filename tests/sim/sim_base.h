@@ -54,6 +54,7 @@ struct sim_knobs {
     bool record;            // ... and what it touches is recorded
     unsigned long fail_nth; // 0: never
     CUresult fail_code;
+    uint64_t gate_ns; // how long at least a kernel waits for bytes that another device packs
     bool count_fabrail_only;
     const char *count_file, *host_copies_file, *touch_file;
     char refused_kernels[64];                   // how their names begin; "": none
@@ -63,6 +64,7 @@ struct sim_knobs {
     int visible[SIM_MAX_DEVICES]; // physical index of each ordinal
 };
 const struct sim_knobs *sim_knobs(void);
+uint64_t sim_now_ns(void);
 // Opens a file for writing. "%p" in its name stands for the process id. Returns NULL where it
 // cannot, or where the name is NULL.
 FILE *sim_open_for_process(const char *pattern);

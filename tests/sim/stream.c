@@ -72,13 +72,6 @@ CUstream sim_stream_get(CUstream handle)
     return sim_object_find(handle, SIM_STREAM);
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 // Returns a stream of `ctx` whose oldest work `op` of `stream` must wait for, or NULL.
 static CUstream implicit_dependency(CUstream stream, uint64_t seq)
 {
@@ -119,7 +112,7 @@ static void execute(CUstream stream, struct sim_op *op)
         result = sim_execute_launch(stream->ctx, op);
         break;
     case SIM_OP_RECORD:
-        op->mark->when_ns = now_ns();
+        op->mark->when_ns = sim_now_ns();
         op->mark->done = true;
         op->mark->stream = NULL;
         break;

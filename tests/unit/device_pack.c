@@ -618,6 +618,92 @@ static void test_kernels(void)
     }
 }
 
+// Blocks of 8 bytes, 16 apart, that are packed behind the words of a gate and unpacked from there.
+enum { GATED_BLOCKS = 4096, GATED_BYTES = 8 * GATED_BLOCKS, GATE_BYTES = 8 * FR_DEVICE_GATE_WORDS };
+
+static struct fr_device_packing gated(const struct fr_datatype_compiled *compiled,
+                                      const struct fr_pack_gate *gate)
+{
+    return (struct fr_device_packing){
+        .shape = &compiled->shape,
+        .user = (uintptr_t)user.address,
+        .packed = (uintptr_t)device_packed.address + GATE_BYTES,
+        .last = GATED_BYTES,
+        .gate = gate,
+        .low = (uintptr_t)user.address,
+        .high = (uintptr_t)user.address + 2 * GATED_BYTES,
+    };
+}
+
+// Packs and opens a gate, with another launch behind or none. Returns the words that say so.
+static unsigned open_gate(const struct fr_datatype_compiled *compiled, uint64_t value, bool more)
+{
+    const struct fr_device_packing packing = gated(compiled, NULL);
+    uint64_t words[FR_DEVICE_GATE_WORDS];
+    struct fr_device_batch batch;
+    fr_device_batch_begin(&batch);
+    fr_device_batch_set_gate(&batch, (uintptr_t)device_packed.address, value);
+    CHECK(fr_device_batch_gate_words(&batch) == 0);
+    CHECK(fr_device_batch_pack(&batch, &range, FR_TO_STAGE, &packing, 0));
+    if (more)
+        CHECK(fr_device_batch_pack(&batch, &range, FR_TO_STAGE, &packing, 0));
+    fr_device_batch_mark(&batch, 0);
+    unsigned count = fr_device_batch_gate_words(&batch);
+    CHECK(fr_device_batch_finish(&batch) == FR_OK && !fr_device_batch_is_late(&batch));
+    CHECK((count == 0) == more && count <= FR_DEVICE_GATE_WORDS, "%u words", count);
+    driver_read((unsigned char *)words, &device_packed, sizeof(words));
+    for (unsigned i = 0; i < count; i++)
+        CHECK(words[i] == value, "word %u of %u", i, count);
+    return count;
+}
+
+// Unpacks behind a gate. Returns whether the kernel was late.
+static bool unpack_at_gate(const struct fr_datatype_compiled *compiled, unsigned count,
+                           uint64_t value, unsigned max_sms)
+{
+    const struct fr_pack_gate gate = {.words = (uintptr_t)device_packed.address,
+                                      .value = value,
+                                      .count = count,
+                                      .spin_ns = 100000};
+    const struct fr_device_packing packing = gated(compiled, &gate);
+    struct fr_device_batch batch;
+    fr_device_batch_begin(&batch);
+    CHECK(fr_device_batch_pack(&batch, &range, FR_FROM_STAGE, &packing, max_sms));
+    CHECK(fr_device_batch_finish(&batch) == FR_OK);
+    return fr_device_batch_is_late(&batch);
+}
+
+// A kernel that unpacks waits for the words of all blocks of one that packs, and copies nothing if
+// they do not come.
+static void test_gate(void)
+{
+    static const unsigned sms[] = {0, 1, FR_PUSH_MAX_BLOCKS};
+    struct sample sample = {0};
+    struct fr_datatype_compiled compiled;
+    CHECK(fr_datatype_list_push_run(&sample.list, 0, 8) == FR_OK);
+    fr_datatype_list_finish(&sample.list);
+    finish(&sample, 16);
+    CHECK(fr_datatype_compile(&sample.layout, &compiled));
+    fill(&device_packed, packed_want);
+    fill(&user, user_want);
+    (void)open_gate(&compiled, 5, true);
+    unsigned count = open_gate(&compiled, 6, false);
+    CHECK(count > 1);
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(sms); i++) {
+        driver_read(packed_want, &user, SPACE);
+        fill(&user, user_want);
+        CHECK(unpack_at_gate(&compiled, count, 7, sms[i]));
+        CHECK(unpack_at_gate(&compiled, count + 1, 6, sms[i]));
+        check_memory(&user, user_want, "late", &compiled);
+        CHECK(!unpack_at_gate(&compiled, count, 6, sms[i]));
+        for (size_t block = 0; block < GATED_BLOCKS; block++)
+            memcpy(&user_want[block * 16], &packed_want[block * 16], 8);
+        check_memory(&user, user_want, "in time", &compiled);
+    }
+    free(compiled.table);
+    sample_free(&sample);
+}
+
 // What the kernel cannot reach is a fault that the batch tells of, once.
 static void test_fault(void)
 {
@@ -670,6 +756,7 @@ int main(void)
     test_kernels();
     test_fused();
     test_blocks();
+    test_gate();
     if (driver_is_simulated()) // a GPU is of no use afterwards
         test_fault();
     fr_device_release();

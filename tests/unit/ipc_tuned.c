@@ -20,7 +20,7 @@ enum { DEFAULT = 4 << 20 };
 
 struct variant {
     const char *name;
-    const char *settings[6]; // "NAME=VALUE", % in one is the folder of the case
+    const char *settings[7]; // "NAME=VALUE", % in one is the folder of the case
     const char *home;        // text of home/.config/fabrail/tuning, NULL for no file
     const char *other;       // of the file "other"
     size_t exchange, message;
@@ -91,7 +91,8 @@ static const struct variant variants[] = {
      "tuning is broken, and nothing in it counts: line 1"},
     {"all set, broken",
      {"FABRAIL_PEER_CE_MIN=0", "FABRAIL_BCAST_SPLIT_MIN=5", "FABRAIL_REDUCE_SHARE_MIN=6",
-      "FABRAIL_RAIL_MIN=7", "FABRAIL_CPU_READ_MAX=8", "FABRAIL_CPU_WRITE_MAX=9"},
+      "FABRAIL_RAIL_MIN=7", "FABRAIL_CPU_READ_MAX=8", "FABRAIL_CPU_WRITE_MAX=9",
+      "FABRAIL_PACK_FIRST_MIN=10"},
      "x\n",
      NULL,
      0,

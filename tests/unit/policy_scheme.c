@@ -143,21 +143,36 @@ static void check_limits(void)
     }
 }
 
-// Blocks at regular strides are read where they are, unless they are short and very many.
+// Blocks that the receiver is told of are read where they are, unless they are short and many, and
+// workspace can be had. Ranks that take turns on a GPU pack later.
 static void check_strided(void)
 {
+    enum { STAGED_FAILED = 1u << FR_SCHEME_STAGED_GET };
     static const struct {
         size_t block_bytes, bytes;
+        bool takes_turns, workspace_full;
+        unsigned failed;
         enum fr_policy_scheme scheme;
     } rows[] = {
-        {0, 1 << 20, FR_SCHEME_STAGED_GET},       {1, 4 << 20, FR_SCHEME_GET},
-        {1, (4 << 20) + 1, FR_SCHEME_STAGED_GET}, {63, (4 << 20) + 1, FR_SCHEME_STAGED_GET},
-        {64, (4 << 20) + 1, FR_SCHEME_GET},       {64, SIZE_MAX, FR_SCHEME_GET},
+        {0, 1 << 10, false, false, 0, FR_SCHEME_STAGED_GET},
+        {1, (1 << 18) - 1, false, false, 0, FR_SCHEME_GET},
+        {1, 1 << 18, false, false, 0, FR_SCHEME_STAGED_GET},
+        {63, 1 << 18, false, false, 0, FR_SCHEME_STAGED_GET},
+        {64, 1 << 18, false, false, 0, FR_SCHEME_GET},
+        {64, SIZE_MAX, false, false, 0, FR_SCHEME_GET},
+        {1, 4 << 20, true, false, 0, FR_SCHEME_GET},
+        {1, (4 << 20) + 1, true, false, 0, FR_SCHEME_STAGED_GET},
+        {1, SIZE_MAX, false, true, 0, FR_SCHEME_GET},
+        {1, SIZE_MAX, false, false, STAGED_FAILED, FR_SCHEME_GET},
     };
     for (size_t i = 0; i < FR_ARRAY_LENGTH(rows); i++) {
         const struct fr_policy_message m = {.here = true,
                                             .mapped = true,
                                             .exported = true,
+                                            .pack_first_bytes = 1 << 18,
+                                            .takes_turns = rows[i].takes_turns,
+                                            .workspace_full = rows[i].workspace_full,
+                                            .failed = rows[i].failed,
                                             .block_bytes = rows[i].block_bytes,
                                             .bytes = rows[i].bytes};
         CHECK(fr_policy_choose_scheme(&m).scheme == rows[i].scheme, "row %zu", i);

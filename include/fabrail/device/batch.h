@@ -47,7 +47,11 @@ struct fr_device_batch {
         int slot;     // of the words by which it tells
         unsigned blocks;
         uint64_t value;
+        bool opens;           // it stores the words of the gate, too
+        const uint64_t *late; // holds `value` if the kernel has waited in vain; or NULL
     } told;
+    uint64_t gate_words, gate_value; // of fr_device_batch_set_gate; 0: there is no gate
+    bool late;                       // a kernel has waited in vain
     // Objects that copies under way use. They are released when the copies are done.
     struct {
         void (*release)(void *object);
@@ -87,6 +91,20 @@ void fr_device_batch_mark(struct fr_device_batch *batch, unsigned mark);
 // Returns whether all copies before a mark are done. Never waits. After a failure of the batch
 // every mark counts as reached. So does one that was never set.
 bool fr_device_batch_has_reached(struct fr_device_batch *batch, unsigned mark);
+
+// A gate is a row of FR_DEVICE_GATE_WORDS words of 64 bits in device memory, aligned to 8 bytes. A
+// kernel that packs stores a value there that tells a kernel of another device that the bytes have
+// come. So that kernel can be launched before.
+enum { FR_DEVICE_GATE_WORDS = 256 };
+// Has the first kernel that packs open a gate. Called before anything is added to the batch. The
+// value stands nowhere else in that memory, and never has.
+void fr_device_batch_set_gate(struct fr_device_batch *batch, uintptr_t words, uint64_t value);
+// Returns the number of words of the gate that hold its value once all copies of the batch so far
+// are done, and not before. Returns 0 where no single kernel makes them.
+unsigned fr_device_batch_gate_words(const struct fr_device_batch *batch);
+// Returns whether a kernel of a finished batch has waited at a gate in vain. Its bytes are then not
+// all there.
+bool fr_device_batch_is_late(const struct fr_device_batch *batch);
 
 // Number of the calling thread's current MPI call. Work of the thread on the default streams that
 // could spoil a copy is waited for once in each call and context.

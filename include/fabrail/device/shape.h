@@ -90,9 +90,29 @@ struct fr_pack {
     struct fr_pack_walk walk;
 };
 
+// Words in device memory by which a kernel that packs tells one on another device that its bytes
+// are there. Each block that packs stores `value` to a word of its own. A kernel that waits for all
+// of them, but in vain, copies nothing.
+struct fr_pack_gate {
+    uint64_t words; // address of the words; 0: there are none
+    uint64_t value; // which stands nowhere else in this memory
+    uint64_t late; // address in host memory of a word, to which a kernel that waited in vain stores
+                   // the value of its own words
+    uint32_t count;   // of words to wait for; 0: the kernel stores them
+    uint32_t spin_ns; // how long to wait
+};
+
+// Parameters of a copy between a buffer and packed memory, by the kernel without a table among
+// them.
+struct fr_pack_plain {
+    struct fr_pack pack;
+    struct fr_pack_gate gate;
+};
+
 // Parameters of the inline kernel, with the table among them.
 struct fr_pack_inline {
     struct fr_pack pack;
+    struct fr_pack_gate gate;
     uint64_t table[FR_PACK_INLINE_BYTES / sizeof(uint64_t)];
 };
 

@@ -36,6 +36,7 @@ struct fr_policy_message {
     bool crowded;              // so many messages wait that short ones shall not join them
     unsigned failed;           // a bit, 1 << scheme, for each scheme that could not be begun
     bool staged_unmapped;      // staged get failed since the receiver has not mapped the workspace
+    size_t pack_first_bytes;   // size from which short blocks are packed by the sender
     size_t clique_min_bytes;   // FABRAIL_CLIQUE_MIN
     size_t shared_min_bytes;   // FABRAIL_SHARED_GPU_MIN
     size_t pipeline_min_bytes; // FABRAIL_PIPELINE_MIN, 0: never

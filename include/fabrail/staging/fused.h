@@ -13,6 +13,7 @@ struct fr_staging_fused {
     uintptr_t far_table; // that of `far`, in memory that the device reaches; 0: there is none
     uintptr_t source;    // from which offsets of `far` count; else the address of byte `first`
     size_t first, last;  // packed bytes [first, last) are copied
+    const struct fr_pack_gate *gate; // what a copy from a packed source waits for; NULL: nothing
 };
 
 // Returns whether kernels can write a view's memory, whatever its datatype.

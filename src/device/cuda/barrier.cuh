@@ -10,17 +10,7 @@
 
 #include "fabrail/device/round.h"
 
-static __device__ __forceinline__ uint64_t acquire_of_system(uint64_t from)
-{
-    uint64_t value;
-    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
-    return value;
-}
-
-static __device__ __forceinline__ void release_to_system(uint64_t to, uint64_t value)
-{
-    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
-}
+#include "words.cuh"
 
 static __device__ __forceinline__ uint64_t acquire_of_device(uint64_t from)
 {
@@ -32,13 +22,6 @@ static __device__ __forceinline__ uint64_t acquire_of_device(uint64_t from)
 static __device__ __forceinline__ void release_to_device(uint64_t to, uint64_t value)
 {
     asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
-}
-
-static __device__ __forceinline__ uint64_t clock_ns(void)
-{
-    uint64_t now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    return now;
 }
 
 // Stores the post to all slabs. The post is read once, since a read takes a microsecond.

@@ -10,6 +10,8 @@
 // it stores.
 #include "fabrail/device/shape_walk.h"
 
+#include "words.cuh"
+
 // One side of a copy that has a shape.
 struct side {
     const struct fr_pack_shape &shape;
@@ -139,6 +141,38 @@ static __device__ __forceinline__ void tell_host(const struct fr_pack &pack)
     }
 }
 
+// Waits until the bytes are there that another device packs. All blocks wait for all of them, as
+// either side divides the bytes in its own way. Returns whether they are there in time.
+static __device__ __forceinline__ bool wait_at(const struct fr_pack_gate &gate)
+{
+    uint64_t begin = clock_ns();
+    bool has_come = threadIdx.x >= gate.count;
+    for (;;) {
+        if (!has_come)
+            has_come = acquire_of_system(gate.words + threadIdx.x * sizeof(uint64_t)) == gate.value;
+        if (__syncthreads_and(has_come))
+            return true;
+        if (__syncthreads_or(threadIdx.x == 0 && clock_ns() - begin >= gate.spin_ns))
+            return false;
+    }
+}
+
+// Tells the host that this block has copied nothing. What tells it that the block is done follows.
+static __device__ __forceinline__ void tell_late(const struct fr_pack &pack,
+                                                 const struct fr_pack_gate &gate)
+{
+    if (threadIdx.x == 0)
+        *(volatile uint64_t *)gate.late = pack.value;
+}
+
+// Tells another device that this block's bytes have landed.
+static __device__ __forceinline__ void open_gate(const struct fr_pack_gate &gate)
+{
+    __syncthreads();
+    if (threadIdx.x == 0)
+        release_to_system(gate.words + blockIdx.x * sizeof(uint64_t), gate.value);
+}
+
 // Copies what falls to one of the `blocks` blocks of a copy.
 template <bool IS_FUSED>
 static __device__ __forceinline__ void copy(const struct fr_pack &pack, const void *table,
@@ -151,19 +185,31 @@ static __device__ __forceinline__ void copy(const struct fr_pack &pack, const vo
         uint64_t bytes = left < pack.chunk_bytes ? left : pack.chunk_bytes;
         copy_chunk<IS_FUSED>(pack, near, far, first, (uint32_t)bytes);
     }
+}
+
+// Makes a copy with a packed side, by all blocks of the launch.
+static __device__ __forceinline__ void
+copy_plain(const struct fr_pack &pack, const struct fr_pack_gate &gate, const void *table)
+{
+    if (gate.count > 0 && !wait_at(gate))
+        tell_late(pack, gate);
+    else
+        copy<false>(pack, table, nullptr, blockIdx.x, gridDim.x);
+    if (gate.count == 0 && gate.words != 0)
+        open_gate(gate);
     tell_host(pack);
 }
 
 extern "C" __global__ void __launch_bounds__(FR_PACK_MAX_THREADS)
-    fr_pack(const __grid_constant__ struct fr_pack pack)
+    fr_pack(const __grid_constant__ struct fr_pack_plain params)
 {
-    copy<false>(pack, (const void *)pack.table, nullptr, blockIdx.x, gridDim.x);
+    copy_plain(params.pack, params.gate, (const void *)params.pack.table);
 }
 
 extern "C" __global__ void __launch_bounds__(FR_PACK_MAX_THREADS)
     fr_pack_inline(const __grid_constant__ struct fr_pack_inline params)
 {
-    copy<false>(params.pack, params.table, nullptr, blockIdx.x, gridDim.x);
+    copy_plain(params.pack, params.gate, params.table);
 }
 
 static __device__ __forceinline__ void copy_fused(const struct fr_pack_fused &params,
@@ -171,6 +217,7 @@ static __device__ __forceinline__ void copy_fused(const struct fr_pack_fused &pa
 {
     side far = {params.far, params.far_walk, (const void *)params.far_table};
     copy<true>(params.pack, (const void *)params.pack.table, &far, block, blocks);
+    tell_host(params.pack);
 }
 
 extern "C" __global__ void __launch_bounds__(FR_PACK_MAX_THREADS)
