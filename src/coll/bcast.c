@@ -35,21 +35,60 @@ static size_t plan_step(const struct fr_coll_team *team, const struct fr_coll_bc
     return count;
 }
 
+// Whether the data have gaps, here or where they go.
+static bool is_shaped(const struct fr_coll_team *team, const struct fr_coll_bcast *bcast)
+{
+    const struct fr_coll_slot *places = fr_coll_agreed_slots(team);
+    bool shaped = bcast->shape.shape != NULL;
+    for (int rank = 0; rank < team->size && !shaped; rank++)
+        shaped = rank != bcast->root && fr_coll_slot_of(places, rank, 0)->layout > 0;
+    return shaped && team->rank == bcast->root;
+}
+
+// Plans copies from the root's layout into those of the others. Returns their number.
+static size_t plan_shaped(const struct fr_coll_team *team, const struct fr_coll_bcast *bcast)
+{
+    struct fr_device_reshape *copies = fr_coll_reshapes(team);
+    struct fr_pack_shape *shapes = fr_coll_shapes(team);
+    struct fr_policy_send send;
+    size_t count = 0;
+    for (int index = 1; index < team->size; index++) {
+        if (!fr_policy_bcast_send(&bcast->plan, team->rank, 0, index, &send))
+            continue;
+        const struct fr_coll_slot *place =
+            fr_coll_slot_of(fr_coll_agreed_slots(team), send.rank, 0);
+        struct fr_device_reshape *copy = &copies[count];
+        *copy = (struct fr_device_reshape){.src = bcast->shape, .bytes = bcast->data.bytes};
+        copy->src.address = bcast->data.address;
+        copy->dst.address = fr_coll_reach(team, send.rank, FR_COLL_WRITTEN, place->address);
+        if (fr_coll_agreed_layout(team, send.rank, &shapes[count]))
+            copy->dst.shape = &shapes[count];
+        count++;
+    }
+    return count;
+}
+
 // Pushes the pieces of a step. In the second, all ranks but the root push at once.
 static enum fr_status push(struct fr_coll_team *team, void *operation, int step,
                            struct fr_device_work *work)
 {
     const struct fr_coll_bcast *bcast = operation;
+    unsigned sms = (unsigned)fr_core_settings()->peer_sms;
+    if (is_shaped(team, bcast)) {
+        fr_device_reshape_begin(&bcast->memory.range, fr_coll_reshapes(team),
+                                plan_shaped(team, bcast), sms, work);
+        return FR_OK;
+    }
     size_t largest = 0, count = plan_step(team, bcast, step, &largest);
     enum fr_policy_size traffic = fr_policy_traffic(count, step > 0 ? count : 0);
     fr_device_push_begin(&bcast->memory.range, fr_coll_pieces(team), count,
-                         fr_ipc_engine(traffic, largest), (unsigned)fr_core_settings()->peer_sms,
+                         fr_ipc_engine(traffic, largest), sms,
                          bcast->is_queued ? FR_ORIGIN_SYNCED : FR_ORIGIN_APP, work);
     return FR_OK;
 }
 
 // Plans what a kernel moves as soon as all ranks are there. A broadcast in two steps is left to the
-// host, since the second has to wait for the first.
+// host, since the second has to wait for the first. So are data with gaps.
 static bool plan_move(struct fr_coll_team *team, void *operation, struct fr_device_move *move)
 {
     const struct fr_coll_bcast *bcast = operation;
@@ -59,6 +98,8 @@ static bool plan_move(struct fr_coll_team *team, void *operation, struct fr_devi
         return false;
     if (team->rank != bcast->root)
         return true; // nothing to send
+    if (is_shaped(team, bcast))
+        return false;
     *move = (struct fr_device_move){
         .range = &bcast->memory.range,
         .pieces = fr_coll_pieces(team),
@@ -68,12 +109,17 @@ static bool plan_move(struct fr_coll_team *team, void *operation, struct fr_devi
     return fr_ipc_moves_at_once(largest, largest * move->count);
 }
 
+bool fr_coll_bcast_is_split(size_t bytes, int ranks)
+{
+    return fr_policy_bcast_is_split(bytes, ranks, fr_ipc_tuned(FR_SIZE_BCAST_SPLIT));
+}
+
 void fr_coll_bcast_begin(struct fr_coll_task *task, struct fr_coll_team *team,
                          struct fr_coll_bcast *bcast)
 {
     bool is_root = team->rank == bcast->root;
     size_t bytes = bcast->data.bytes;
-    bool is_split = fr_policy_bcast_is_split(bytes, team->size, fr_ipc_tuned(FR_SIZE_BCAST_SPLIT));
+    bool is_split = fr_coll_bcast_is_split(bytes, team->size);
     bcast->plan = (struct fr_policy_bcast){
         .bytes = bytes, .ranks = team->size, .root = bcast->root, .is_split = is_split};
     task->part = (struct fr_coll_part){
@@ -83,6 +129,8 @@ void fr_coll_bcast_begin(struct fr_coll_task *task, struct fr_coll_team *team,
         .what = (bytes * 4 + is_split * 2 + 1) ^ (uint64_t)(unsigned)bcast->root << 48,
         .slots = &bcast->data,
         .slot_count = 1,
+        .layouts = bcast->layouts,
+        .layout_count = bcast->layout_count,
         .first_read = 0,
         .read_count = 1,
         .mover = FR_DEVICE_HOST,

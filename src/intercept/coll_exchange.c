@@ -33,13 +33,6 @@ static struct fr_coll_slot find_slice(const struct fr_intercept_coll_buffer *sid
     };
 }
 
-static struct fr_coll_slot slice_of(const struct fr_intercept_coll_buffer *side, size_t count,
-                                    size_t index)
-{
-    size_t number;
-    return find_slice(side, count, index, &number);
-}
-
 // Fills the slot of a rank with one of `count` slices.
 static void fill_slot(struct fr_intercept_coll_buffer *side, int rank, size_t count, size_t index)
 {
@@ -111,14 +104,14 @@ static bool swaps_in_place(const struct fr_intercept_exchange *exchange)
     return exchange->in_place && fr_abi_shape_swaps(exchange->shape);
 }
 
-// Fills the slots of a broadcast, which CPUs use alone.
+// Fills the slots of a broadcast. CPUs use all of them; devices take one, as all are alike.
 static void fill_broadcast(struct fr_intercept_exchange *exchange)
 {
     bool is_root = exchange->team->rank == exchange->root;
     if (!is_root)
-        exchange->receive.slots[exchange->root] = slice_of(&exchange->receive, 1, 0);
+        fill_slot(&exchange->receive, exchange->root, 1, 0);
     for (int rank = 0; rank < exchange->team->size && is_root; rank++)
-        exchange->send.slots[rank] = slice_of(&exchange->send, 1, 0);
+        fill_slot(&exchange->send, rank, 1, 0);
     exchange->send.slots[exchange->root].bytes = 0;
 }
 
@@ -230,6 +223,13 @@ static bool is_rank(const struct fr_intercept_exchange *exchange, int root_arg)
     return root_arg < 0 || (exchange->root >= 0 && exchange->root < exchange->team->size);
 }
 
+// Whether kernels can move data with gaps. All ranks that follow from sizes find the same.
+static bool may_have_gaps(const struct fr_intercept_exchange *exchange)
+{
+    size_t bytes = exchange->send.view.in_bytes + exchange->receive.view.out_bytes;
+    return !is_of_one_buffer(exchange) || !fr_coll_bcast_is_split(bytes, exchange->team->size);
+}
+
 enum fr_status fr_intercept_exchange_describe(struct fr_intercept_exchange *exchange,
                                               struct fr_request_op *op,
                                               const struct fr_coll_team *team,
@@ -252,7 +252,7 @@ enum fr_status fr_intercept_exchange_describe(struct fr_intercept_exchange *exch
     exchange->receive.slots = slots + team->size;
     exchange->send.takes_host = exchange->receive.takes_host = is_queued;
     exchange->receive.is_written = true;
-    if (!is_of_one_buffer(exchange))
+    if (may_have_gaps(exchange))
         exchange->send.shaped_ranks = exchange->receive.shaped_ranks = team->size;
     exchange->failure = FR_OK;
     return FR_OK;
@@ -301,17 +301,22 @@ enum fr_status fr_intercept_exchange_leave_device(struct fr_intercept_exchange *
 static void begin_broadcast(struct fr_intercept_exchange *exchange, struct fr_coll_task *task,
                             struct fr_coll_team *team)
 {
-    const struct fr_intercept_coll_buffer *side =
-        team->rank == exchange->root ? &exchange->send : &exchange->receive;
+    bool is_root = team->rank == exchange->root;
+    const struct fr_intercept_coll_buffer *side = is_root ? &exchange->send : &exchange->receive;
+    int other = is_root ? (exchange->root + 1) % team->size : exchange->root;
     struct fr_coll_bcast *part = &exchange->part.one;
     *part = (struct fr_coll_bcast){
         .call = fr_abi_rows[exchange->op->fn].name,
         .root = exchange->root,
-        .data = slice_of(side, 1, 0),
+        .data = side->slots[other],
+        .layouts = side->shapes.layouts,
+        .layout_count = side->shapes.layout_count,
         .before = exchange->before,
         .after = exchange->after,
         .is_queued = exchange->is_queued,
     };
+    if (is_root && side->shapes.by_rank)
+        part->shape = side->shapes.by_rank[other];
     fr_intercept_coll_buffer_describe(side, &part->memory);
     if (exchange->is_queued) {
         part->memory.is_workspace = true; // nothing is under way on it
