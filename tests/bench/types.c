@@ -5,9 +5,10 @@
 // of the time there and back. Every byte and every gap is verified against what the MPI library
 // makes of the same type in host memory.
 //
-//   types [--only=NAME] [--blocks=COUNT] [--repeats=COUNT]
+//   types [--only=NAME] [--step=NAME] [--blocks=COUNT] [--repeats=COUNT]
 //
-// --blocks sets the number of blocks of all types but those such as "nested".
+// --only measures one type, and --step one of "typed", "by-hand", "pack", "unpack" and
+// "contiguous". --blocks sets the number of blocks of all types but those such as "nested".
 #include "../programs/memory.h"
 #include "rows.h"
 
@@ -20,7 +21,7 @@
 enum { TAG = 3, MOST_REPEATS = 1001 };
 
 static int rank, repeats = 51, wanted_blocks;
-static const char *only = "";
+static const char *only = "", *only_step = "";
 
 static uint64_t draw(uint64_t *state)
 {
@@ -284,6 +285,9 @@ static void run(const struct kind *kind)
     double first = (MPI_Wtime() - begin) * 1e6 / 2;
     check(&work, kind->name, "the first message");
     for (int i = 0; i < 5; i++) {
+        us[i] = 0;
+        if (*only_step && strcmp(only_step, steps[i].name) != 0)
+            continue;
         memory_write(&work.receive, 0, work.before, work.span);
         if (steps[i].checked && strcmp(steps[i].name, "unpack") == 0)
             step_pack(&work);
@@ -299,7 +303,8 @@ static void run(const struct kind *kind)
             rows_print(10, 1, us[i]);
         printf("\n");
         for (int i = 0; i < 5; i++)
-            rows_put_named("types", kind->name, steps[i].name, "us", us[i]);
+            if (us[i] > 0)
+                rows_put_named("types", kind->name, steps[i].name, "us", us[i]);
     }
     end(&work);
 }
@@ -312,6 +317,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], "--only=", 7) == 0)
             only = argv[i] + 7;
+        else if (strncmp(argv[i], "--step=", 7) == 0)
+            only_step = argv[i] + 7;
         else if (strncmp(argv[i], "--blocks=", 9) == 0)
             wanted_blocks = atoi(argv[i] + 9);
         else if (strncmp(argv[i], "--repeats=", 10) == 0)

@@ -84,10 +84,13 @@ CUresult sim_event_query(CUevent handle)
     CUevent event = event_find(handle);
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (!event->mark || event->mark->done)
+    struct sim_mark *mark = event->mark;
+    if (mark && mark->done && sim_now_ns() - mark->when_ns < sim_knobs()->event_ns)
+        return CUDA_ERROR_NOT_READY;
+    if (!mark || mark->done)
         return event->ctx->sticky;
     // A query moves the work on by one step, so that polling ends.
-    sim_stream_query(event->mark->stream);
+    sim_stream_query(mark->stream);
     return CUDA_ERROR_NOT_READY;
 }
 

@@ -198,6 +198,7 @@ __attribute__((constructor)) static void read_knobs(void)
     knobs.dmabuf = (unsigned)read_number("FRSIM_DMABUF", SIM_DMABUF_NONE);
     knobs.nvml = (unsigned)read_number("FRSIM_NVML", SIM_NVML_NEW);
     knobs.log = read_number("FRSIM_LOG", 0);
+    knobs.event_ns = read_number("FRSIM_EVENT_MS", 0) * 1000000u;
     knobs.gate_ns = read_number("FRSIM_GATE_MS", 0) * 1000000u;
     knobs.fail_nth = read_number("FRSIM_FAIL_NTH", 0);
     knobs.fail_code = (CUresult)read_number("FRSIM_FAIL_CODE", CUDA_ERROR_UNKNOWN);

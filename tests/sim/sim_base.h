@@ -54,7 +54,8 @@ struct sim_knobs {
     bool record;            // ... and what it touches is recorded
     unsigned long fail_nth; // 0: never
     CUresult fail_code;
-    uint64_t gate_ns; // how long at least a kernel waits for bytes that another device packs
+    uint64_t event_ns; // how much later than what comes before it an event is seen
+    uint64_t gate_ns;  // how long at least a kernel waits for bytes that another device packs
     bool count_fabrail_only;
     const char *count_file, *host_copies_file, *touch_file;
     char refused_kernels[64];                   // how their names begin; "": none

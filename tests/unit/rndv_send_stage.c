@@ -33,7 +33,7 @@ static void check_move(size_t bytes, bool remote)
         .base = (uintptr_t)memory.address, .blocks = &send.block, .block_count = 1};
     fr_staging_view_measure(&send.view);
     CHECK(fr_rndv_stage_open(&send, FR_PATH_PEER) == FR_OK);
-    CHECK(fr_rndv_stage_begin_on_device(&send, &ready) == FR_OK);
+    CHECK(fr_rndv_stage_begin_on_device(&send, false, &ready) == FR_OK);
     // What is told of as there is all of it or nothing yet.
     CHECK(ready == (remote && bytes == ONE_STEP ? bytes : 0), "%ju are there", (uintmax_t)ready);
     CHECK(fr_rndv_stage_to_host(&send) == FR_OK);
