@@ -68,6 +68,10 @@ CLEANFILES += $(fr_killed_programs)
 fr_scarce_programs = $(MPI_FLAVOURS:%=tests/mpi/scarce-%)
 EXTRA_DIST += tests/mpi/scarce.c
 CLEANFILES += $(fr_scarce_programs)
+# A program of ranks that leave the device with data that have gaps.
+fr_typed_leave_programs = $(fr_families:%=tests/mpi/typed_leave-%)
+EXTRA_DIST += tests/mpi/typed_leave.c
+CLEANFILES += $(fr_typed_leave_programs)
 # A program that makes and frees very many datatypes.
 fr_many_types_programs = $(fr_families:%=tests/mpi/many_types-%)
 EXTRA_DIST += tests/mpi/many_types.c
@@ -114,7 +118,7 @@ fr_mpicc_mpiabi = $(MPIABI_MPICC)
 if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
 check_DATA += $(fr_datatype_tests) $(fr_job_tests) $(fr_job_control_tests) $(fr_fabric_programs) \
-    $(fr_transparency_programs) $(fr_typed_programs) $(fr_typed_far_programs) $(fr_external_programs) $(fr_typed_calls_programs) $(fr_scarce_programs) $(fr_killed_programs) $(fr_many_types_programs) $(fr_with_without_preload_programs) $(fr_names_tests) \
+    $(fr_transparency_programs) $(fr_typed_programs) $(fr_typed_far_programs) $(fr_external_programs) $(fr_typed_calls_programs) $(fr_typed_leave_programs) $(fr_scarce_programs) $(fr_killed_programs) $(fr_many_types_programs) $(fr_with_without_preload_programs) $(fr_names_tests) \
     $(fr_report_programs) tests/mpi/libfryield.so $(fr_bounds_programs) $(fr_coll_multihost_programs) tests/mpi/libfrcount.so \
     tests/mpi/libfrshm.so $(MPI_FLAVOURS:%=tests/bench/job-%)
 $(fr_datatype_tests): tests/mpi/datatype_test-%: $(fr_datatype_sources) tests/mpi/datatype_test.h \
@@ -153,6 +157,9 @@ $(fr_killed_programs): tests/mpi/killed-%: tests/mpi/killed.c tests/programs/mem
 	$(fr_program)
 $(fr_scarce_programs): tests/mpi/scarce-%: tests/mpi/scarce.c tests/programs/memory-%.o \
     tests/programs/memory.h tests/programs/harness.h
+	$(fr_program)
+$(fr_typed_leave_programs): tests/mpi/typed_leave-%: tests/mpi/typed_leave.c tests/programs/memory-%.o \
+    tests/programs/memory.h tests/unit/check.h
 	$(fr_program)
 $(fr_many_types_programs): tests/mpi/many_types-%: tests/mpi/many_types.c tests/programs/memory-%.o \
     tests/programs/memory.h tests/unit/check.h
