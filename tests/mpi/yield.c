@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { YIELDS = 8, NAP_NS = 50000 };
+enum { YIELDS = 8, NAP_NS = 200000 };
 
 __attribute__((visibility("default"))) int sched_yield(void)
 {
