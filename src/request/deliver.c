@@ -176,21 +176,50 @@ struct arrived {
     struct fr_request_op *ops[FR_RNDV_AT_ONCE];
     struct fr_rndv_incoming incoming[FR_RNDV_AT_ONCE];
     size_t count;
+    struct fr_request_op *const *all; // of the delivery
+    size_t all_count;
 };
 
-static enum fr_status receive_arrived(struct arrived *arrived)
+// Whether devices copy all of them.
+static bool are_short(const struct arrived *arrived)
 {
-    enum fr_status status = fr_request_receive(arrived->ops, arrived->incoming, arrived->count);
+    for (size_t i = 0; i < arrived->count; i++) {
+        if (!fr_rndv_incoming_is_short(&arrived->incoming[i]))
+            return false;
+    }
+    return arrived->count > 0;
+}
+
+// Ends the pulls of a call that were begun.
+static void land_arrivals(struct fr_request_op *const *ops, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (ops[i]->arrival)
+            (void)fr_request_arrival_land(ops[i]); // a failure stays with the operation
+    }
+}
+
+// Receives messages, or begins to pull them beside others of the call. Pulls of the call that were
+// begun end before anything is waited for that takes longer, since their senders wait as well.
+static void receive_arrived(struct arrived *arrived)
+{
+    bool beside = atomic_load_explicit(&fr_request_flying, memory_order_relaxed) > 0;
+    bool begun = beside && are_short(arrived) &&
+                 fr_request_arrivals_begin(arrived->ops, arrived->incoming, arrived->count);
+    if (beside && !begun)
+        land_arrivals(arrived->all, arrived->all_count);
+    if (!begun) // failures stay with the operations
+        (void)!fr_request_receive(arrived->ops, arrived->incoming, arrived->count);
     arrived->count = 0;
-    return status;
 }
 
 // Adds an operation that has brought an RTS. Receives all when there is room for no more, whatever
 // has failed before.
-static enum fr_status add_arrived(struct arrived *arrived, struct fr_request_op *op)
+static void add_arrived(struct arrived *arrived, struct fr_request_op *op)
 {
     arrived->ops[arrived->count++] = op;
-    return arrived->count == FR_RNDV_AT_ONCE ? receive_arrived(arrived) : FR_OK;
+    if (arrived->count == FR_RNDV_AT_ONCE)
+        receive_arrived(arrived);
 }
 
 static bool is_idle(const struct fr_request_op *op)
@@ -247,32 +276,28 @@ enum fr_status fr_request_fetch(struct fr_request_op *op)
 
 // Receives messages that were cut off, once all that came before them are received. Where its bytes
 // do not tell which message a receive has brought, the first one that is left is taken.
-static enum fr_status receive_cut(struct fr_request_op *const *ops, void *const *statuses,
-                                  const int *errors, size_t count, struct fr_device_batch *batch)
+static void receive_cut(struct fr_request_op *const *ops, void *const *statuses, const int *errors,
+                        size_t count, struct fr_device_batch *batch)
 {
-    enum fr_status first = FR_OK;
     for (size_t i = 0; i < count; i++) {
         struct fr_rndv_incoming incoming;
-        enum fr_status received = FR_OK;
         if (ops[i]->receive.cut != FR_CUT_SOUGHT)
             continue;
         ops[i]->receive.cut = FR_CUT_OVER;
         if (fr_request_find_cut(ops[i], statuses[i], &incoming))
-            received = fr_request_receive(&ops[i], &incoming, 1);
+            (void)!fr_request_receive(&ops[i], &incoming, 1); // a failure stays with the operation
         else
             deliver_one(ops[i], limit_of(ops[i], statuses[i], errors[i]), batch);
-        first = first == FR_OK ? received : first;
     }
-    return first;
 }
 
-// Ends the pulls that a call has begun, so that no sender of theirs waits until other messages have
-// come.
-static void land_arrivals(struct fr_request_op *const *ops, size_t count)
+// Ends the pulls that were begun, and then what takes longer.
+static void finish_arrivals(struct fr_request_op *const *ops, size_t count)
 {
+    land_arrivals(ops, count);
     for (size_t i = 0; i < count; i++) {
         if (ops[i]->arrival)
-            (void)fr_request_arrival_land(ops[i]); // a failure stays with the operation
+            (void)fr_request_arrival_finish(ops[i]);
     }
 }
 
@@ -281,50 +306,41 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
 {
     struct fr_device_batch batch;
     struct arrived arrived;
-    enum fr_status first = FR_OK;
     bool any_cut = false;
+    enum fr_status first = FR_OK;
     arrived.count = 0;
+    arrived.all = ops;
+    arrived.all_count = count;
     fr_device_batch_begin(&batch);
-    land_arrivals(ops, count);
     for (size_t i = 0; i < count; i++) {
-        if (is_fetched(ops[i]) || is_over(ops[i])) {
-            if (first == FR_OK && !is_idle(ops[i]))
-                first = ops[i]->failure;
+        if (is_fetched(ops[i]) || is_over(ops[i]))
             continue;
-        }
-        atomic_store_explicit(&ops[i]->delivered, true, memory_order_release);
+        ops[i]->delivered = true;
         ops[i]->receive.cut = FR_CUT_NOT;
         if (ops[i]->arrival)
             continue;
         bool has_come = has_rts(ops[i], statuses[i], errors[i], &arrived.incoming[arrived.count]);
         bool may_be_cut = fr_request_may_be_cut(ops[i], errors[i]);
         ops[i]->receive.cut = !may_be_cut ? FR_CUT_NOT : has_come ? FR_CUT_OVER : FR_CUT_SOUGHT;
-        if (has_come) {
-            enum fr_status received = add_arrived(&arrived, ops[i]);
-            first = first == FR_OK ? received : first;
-            continue;
-        }
-        any_cut = any_cut || may_be_cut;
-        if (!may_be_cut)
+        any_cut = any_cut || (may_be_cut && !has_come);
+        if (has_come)
+            add_arrived(&arrived, ops[i]);
+        else if (!may_be_cut)
             deliver_one(ops[i], limit_of(ops[i], statuses[i], errors[i]), &batch);
     }
-    enum fr_status received = receive_arrived(&arrived);
-    for (size_t i = 0; i < count; i++) {
-        enum fr_status ended = ops[i]->arrival ? fr_request_arrival_finish(ops[i]) : FR_OK;
-        received = received == FR_OK ? ended : received;
-    }
-    if (FR_UNLIKELY(any_cut)) {
-        enum fr_status rest = receive_cut(ops, statuses, errors, count, &batch);
-        received = received == FR_OK ? rest : received;
-    }
+    receive_arrived(&arrived);
+    finish_arrivals(ops, count);
+    if (FR_UNLIKELY(any_cut))
+        receive_cut(ops, statuses, errors, count, &batch);
     fr_rndv_sweep_end();
     enum fr_status copied = fr_device_batch_finish(&batch);
     for (size_t i = 0; i < count; i++) {
-        if (!is_idle(ops[i]))
+        if (!is_idle(ops[i])) {
             tell_outcome(ops[i], statuses[i], &errors[i]);
+            first = first == FR_OK ? ops[i]->failure : first;
+        }
         end_copies(ops[i], copied);
     }
-    first = first == FR_OK ? received : first;
     return first == FR_OK ? copied : first;
 }
 

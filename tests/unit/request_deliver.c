@@ -23,6 +23,7 @@ struct fr_abi_personality fr_abi_mpi = {.ERR_TRUNCATE = TRUNCATE};
 
 static unsigned followed[MANY]; // how often each has been
 static bool has_rts[MANY];
+static bool are_short;             // devices copy what has come
 static size_t fails_in = SIZE_MAX; // the go of receives that fails
 static size_t goes;
 static uint64_t named[2]; // what the last one is, and how many were
@@ -57,8 +58,8 @@ bool fr_request_has_rts(struct fr_request_op *op, const void *status,
     (void)status;
     if (!has_rts[op->rma.target])
         return false;
-    *incoming =
-        (struct fr_rndv_incoming){.number = (uint64_t)op->rma.target, .bytes = MESSAGE_BYTES};
+    *incoming = (struct fr_rndv_incoming){
+        .number = (uint64_t)op->rma.target, .bytes = MESSAGE_BYTES, .index = are_short};
     return true;
 }
 
@@ -102,6 +103,24 @@ enum fr_status fr_request_receive(struct fr_request_op *const *ops,
 
 // Messages that were begun: of a device, or over the network.
 static char from_device, by_network;
+
+_Atomic size_t fr_request_flying;
+
+bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming)
+{
+    return incoming->index != 0;
+}
+
+bool fr_request_arrivals_begin(struct fr_request_op *const *ops,
+                               const struct fr_rndv_incoming *incoming, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        followed[incoming[i].number]++;
+        ops[i]->arrival = (void *)&from_device;
+    }
+    to_land += (unsigned)count;
+    return true;
+}
 
 bool fr_request_arrival_land(struct fr_request_op *op)
 {
@@ -245,14 +264,18 @@ static void check_cut(void)
     whole = 0;
 }
 
-// What devices copy has landed before anything is waited for.
-static void check_landed(void)
+// What devices copy has landed before anything is waited for that takes longer. Beside it, what
+// they copy as well is begun.
+static void check_landed(bool shorter)
 {
     enum { OPS = 5, RTS = 2 };
     struct fr_request_op all[OPS], *ops[OPS];
     void *statuses[OPS] = {NULL};
     int errors[OPS] = {0};
-    to_land = 2;
+    are_short = shorter;
+    fr_request_flying = to_land = 2;
+    goes = 0;
+    memset(followed, 0, sizeof(followed));
     for (int i = 0; i < OPS; i++) {
         all[i] = (struct fr_request_op){.fn = FR_FN_MPI_Irecv, .rma.target = i, .active = true};
         has_rts[i] = i == RTS;
@@ -260,11 +283,14 @@ static void check_landed(void)
             all[i].arrival = (void *)(i % 2 ? &from_device : &by_network);
         ops[i] = &all[i];
     }
-    CHECK(fr_request_deliver(ops, statuses, errors, OPS) == FR_OK);
+    all[1].failure = FR_ERR_DEVICE;
+    CHECK(fr_request_deliver(ops, statuses, errors, OPS) == FR_ERR_DEVICE);
     for (int i = 0; i < OPS; i++)
         CHECK(all[i].delivered && !all[i].arrival, "%d", i);
-    CHECK(to_land == 0, "%u", to_land);
-    has_rts[RTS] = false;
+    CHECK(to_land == 0 && followed[RTS] == 1, "%u and %u", to_land, followed[RTS]);
+    CHECK(goes == (shorter ? 0 : 1), "%zu", goes);
+    has_rts[RTS] = are_short = false;
+    fr_request_flying = 0;
 }
 
 static void check_comm(void)
@@ -318,7 +344,8 @@ int main(void)
 {
     fr_abi_rows_fill();
     check_comm();
-    check_landed();
+    check_landed(false);
+    check_landed(true);
     check_batch(FR_OK);
     check_batch(FR_ERR_DEVICE);
     check_cut();
