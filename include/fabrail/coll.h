@@ -38,7 +38,7 @@ struct fr_coll_queue {
     uint64_t looked;              // number of the last look
     struct fr_coll_queued *first; // under way
     struct fr_coll_queued *last;
-    struct fr_coll_team *next;
+    struct fr_coll_team *prev, *next; // in the list of those teams
 };
 
 // A team of ranks. Owned by its communicator; one thread at a time uses it. Where it has a queue,
@@ -157,12 +157,13 @@ struct fr_coll_team *fr_coll_team_find(fr_word comm);
 // come in the same order everywhere. The exchanges may then be started in any order, however late.
 int fr_coll_team_take_tags(struct fr_coll_team *team, int count);
 
-// Returns a team for one persistent operation of `team`, or NULL without memory. It has no segment
+// Returns a team for one persistent operation of `team`. Returns NULL without memory, or where this
+// process has many of them, since each call goes on with all that are started. It has no segment
 // yet. Freed by fr_coll_team_clone_free, before `team` goes.
 struct fr_coll_team *fr_coll_team_clone_new(const struct fr_coll_team *team);
 
 // Opens the segment of a clone, with all ranks, in the call that makes the operation. `clone` is
-// NULL on a rank that lacks memory for the operation. Returns false on all ranks alike where some
+// NULL on a rank that has none for the operation. Returns false on all ranks alike where some
 // rank cannot have it.
 bool fr_coll_team_clone_open(struct fr_coll_team *team, struct fr_coll_team *clone,
                              const char *call);

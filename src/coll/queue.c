@@ -6,10 +6,12 @@
 
 #include "coll/queue_thread.h"
 
+#include <utlist.h>
+
 static struct fr_lock lock = FR_LOCK_INIT;
-static struct fr_coll_team *listed FR_GUARDED_BY(lock);
-static uint64_t looks FR_GUARDED_BY(lock); // ever
-static _Atomic size_t count;               // of queued tasks
+static struct fr_coll_team *listed FR_GUARDED_BY(lock); // those looked at last stand last
+static uint64_t looks FR_GUARDED_BY(lock);              // ever
+static _Atomic size_t count;                            // of queued tasks
 
 size_t fr_coll_queue_count(void)
 {
@@ -21,8 +23,7 @@ static void list(struct fr_coll_team *team) FR_REQUIRES(lock)
     if (team->queue.is_listed)
         return;
     team->queue.is_listed = true;
-    team->queue.next = listed;
-    listed = team;
+    DL_APPEND2(listed, team, queue.prev, queue.next);
 }
 
 // Gives a team up, and takes it off the list if it has no more tasks.
@@ -31,10 +32,7 @@ static void release(struct fr_coll_team *team) FR_REQUIRES(lock)
     team->queue.is_held = false;
     if (team->queue.first || !team->queue.is_listed)
         return;
-    struct fr_coll_team **link = &listed;
-    while (*link != team)
-        link = &(*link)->queue.next;
-    *link = team->queue.next;
+    DL_DELETE2(listed, team, queue.prev, queue.next);
     team->queue.is_listed = false;
 }
 
@@ -103,17 +101,21 @@ void fr_coll_queue_progress_held(struct fr_coll_team *team)
     }
 }
 
-// Takes a team in hand that no thread has looked at since `look` began. Returns NULL for none.
+// Takes a team in hand that no thread has looked at since `look` began. Returns NULL for none. A
+// team that another thread has in hand is left to that.
 static struct fr_coll_team *take_unseen(uint64_t look) FR_REQUIRES(lock)
 {
-    struct fr_coll_team *team = listed;
-    while (team && (team->queue.is_held || team->queue.looked >= look))
-        team = team->queue.next;
-    if (!team)
-        return NULL;
-    team->queue.is_held = true;
-    team->queue.looked = look;
-    return team;
+    struct fr_coll_team *team;
+    while ((team = listed) && team->queue.looked < look) {
+        DL_DELETE2(listed, team, queue.prev, queue.next);
+        DL_APPEND2(listed, team, queue.prev, queue.next);
+        team->queue.looked = look;
+        if (team->queue.is_held)
+            continue;
+        team->queue.is_held = true;
+        return team;
+    }
+    return NULL;
 }
 
 void fr_coll_queue_progress(void)

@@ -13,6 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { MOST_CLONES = 64 };
+
+static _Atomic unsigned clone_count; // of this process
+
 #define STANDING (UINT64_C(1) << 61) // calls of meetings about persistent operations begin here
 
 // Waits for this rank's turn among the operations of its team, which then is in this thread's hand.
@@ -94,9 +98,12 @@ static enum fr_status open_segment(struct fr_coll_team *team, struct fr_coll_tea
 
 struct fr_coll_team *fr_coll_team_clone_new(const struct fr_coll_team *team)
 {
+    if (atomic_load_explicit(&clone_count, memory_order_relaxed) >= MOST_CLONES)
+        return NULL;
     struct fr_coll_team *clone = calloc(1, sizeof(*clone));
     if (!clone)
         return NULL;
+    atomic_fetch_add_explicit(&clone_count, 1, memory_order_relaxed);
     clone->rank = team->rank;
     clone->size = team->size;
     clone->name = team->name;
@@ -146,4 +153,5 @@ void fr_coll_team_clone_free(struct fr_coll_team *clone)
     fr_coll_mapset_destroy(clone);
     fr_coll_segment_close(clone->segment);
     free(clone);
+    atomic_fetch_sub_explicit(&clone_count, 1, memory_order_relaxed);
 }

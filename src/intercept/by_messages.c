@@ -205,11 +205,14 @@ size_t fr_intercept_exchange_bytes(const struct fr_request_op *op, const struct 
 bool fr_intercept_exchange_pays(enum fr_fn fn, const fr_word *args, const struct fr_coll_team *team)
 {
     const struct fr_request_op op = describe(fn, args);
+    if (!team->place ||
+        is_for_mpi(&op, team)) // sizes of wrong datatypes are an error by themselves
+        return false;
     const int64_t bytes = (int64_t)fr_intercept_exchange_bytes(&op, team);
-    if (!team->place || !fr_policy_is_worth_task(bytes, team->size))
+    if (!fr_policy_is_worth_task(bytes, team->size))
         return false;
     if (fr_policy_is_short(bytes, team->size))
-        return !is_for_mpi(&op, team);
+        return true;
     return fr_intercept_goes_by_messages(fn, args, team) &&
            (!fr_abi_shape_of(fn)->is_neighbourly || has_distinct_neighbours(fr_abi_comm(fn, args)));
 }
