@@ -111,7 +111,8 @@ void fr_rma_window_free(struct fr_rma_window *window);
 // window is bound.
 bool fr_rma_window_has_messages(const struct fr_rma_window *window);
 
-// Who acts on messages about a window, besides Fabrail's own waits.
+// The place from which this process acts on messages about a window. Waits of Fabrail's own do so
+// in any case.
 enum fr_rma_server {
     FR_RMA_BY_THREAD, // the attendant, under MPI_THREAD_MULTIPLE
     FR_RMA_BY_HOOK,   // each call of MPI that waits, since the MPI library calls Fabrail meanwhile

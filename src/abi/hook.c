@@ -23,7 +23,7 @@ static bool is_called; // MPI has the function
 static void find(struct makers *makers)
 {
     *makers = (struct makers){.add = NULL};
-    if (strcmp(fr_abi_mpi.family, "Open MPI") == 0) {
+    if (fr_abi_is_open_mpi()) {
         *(void **)&makers->add = fr_abi_find_loaded("opal_progress_register");
         *(void **)&makers->remove = fr_abi_find_loaded("opal_progress_unregister");
     } else if (strcmp(fr_abi_mpi.family, "MPICH") == 0) {

@@ -26,8 +26,7 @@ struct found {
     struct fr_core_object object; // tables of the MPI library
     void *probe;                  // address of probe_symbol in it
     struct fr_core_bounds mpi;
-    struct fr_core_bounds
-        executable; // the program, which may have copies of the MPI library's data
+    struct fr_core_bounds executable; // it may have copies of the MPI library's data
     void *real[FR_FN_COUNT];
     void *profiler[FR_FN_COUNT];
     struct fr_abi_handles named_types[FR_ARRAY_LENGTH(fr_abi_named_types)];

@@ -16,7 +16,7 @@
 enum { HEAD_BYTES = FR_CONTROL_LINE_BYTES };
 _Static_assert(offsetof(struct fr_coll_advert, handles) == HEAD_BYTES, "a head of an advert");
 
-// What the field `what` of a head says. Operations of tasks have other numbers.
+// Values of a head's field `what`. Operations of tasks have other numbers.
 #define HAS_DATA   UINT64_C(0x4652736864617461)
 #define HAS_FAILED UINT64_C(0x465273686661696c)
 

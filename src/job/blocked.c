@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What this process has asked another one. Numbers of questions, 0 for none.
+// Numbers of the questions to another process, 0 for none.
 struct asked {
     _Atomic uint32_t sent;
     _Atomic uint32_t taken; // that one was blocked when it was asked, or soon after

@@ -8,7 +8,7 @@
 #include "fabrail/coll/host.h"
 #include "fabrail/coll/slab.h"
 
-// What the posts of all ranks in a round say.
+// The content of the posts of all ranks in a round.
 enum fr_coll_posted {
     FR_COLL_POSTED_DATA,   // each has its data
     FR_COLL_POSTED_OTHERS, // some do not

@@ -26,8 +26,8 @@ struct fr_device_packing {
     // count from `packed`. All tables are in memory that the device reaches then.
     const struct fr_pack_shape *far;
     uintptr_t far_table; // for a table of `far`; else 0
-    // What to wait for before the first byte is read, NULL for nothing. `late` is filled in by the
-    // launch. Copies with `far` wait for nothing.
+    // The words to wait for before the first byte is read, NULL for nothing. `late` is filled in by
+    // the launch. Copies with `far` wait for nothing.
     const struct fr_pack_gate *gate;
     // Bounds of the application's own bytes that are copied; equal where a peer does the waiting.
     uintptr_t low, high;
