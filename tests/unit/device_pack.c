@@ -673,17 +673,24 @@ static bool unpack_at_gate(const struct fr_datatype_compiled *compiled, unsigned
     return fr_device_batch_is_late(&batch);
 }
 
+// Blocks of 8 bytes, 16 apart.
+static struct sample make_short(struct fr_datatype_compiled *compiled)
+{
+    struct sample sample = {0};
+    CHECK(fr_datatype_list_push_run(&sample.list, 0, 8) == FR_OK);
+    fr_datatype_list_finish(&sample.list);
+    finish(&sample, 16);
+    CHECK(fr_datatype_compile(&sample.layout, compiled));
+    return sample;
+}
+
 // A kernel that unpacks waits for the words of all blocks of one that packs, and copies nothing if
 // they do not come.
 static void test_gate(void)
 {
     static const unsigned sms[] = {0, 1, FR_PUSH_MAX_BLOCKS};
-    struct sample sample = {0};
     struct fr_datatype_compiled compiled;
-    CHECK(fr_datatype_list_push_run(&sample.list, 0, 8) == FR_OK);
-    fr_datatype_list_finish(&sample.list);
-    finish(&sample, 16);
-    CHECK(fr_datatype_compile(&sample.layout, &compiled));
+    struct sample sample = make_short(&compiled);
     fill(&device_packed, packed_want);
     fill(&user, user_want);
     (void)open_gate(&compiled, 5, true);
@@ -707,12 +714,8 @@ static void test_gate(void)
 // What the kernel cannot reach is a fault that the batch tells of, once.
 static void test_fault(void)
 {
-    struct sample sample = {0};
     struct fr_datatype_compiled compiled;
-    CHECK(fr_datatype_list_push_run(&sample.list, 0, 8) == FR_OK);
-    fr_datatype_list_finish(&sample.list);
-    finish(&sample, 16);
-    CHECK(fr_datatype_compile(&sample.layout, &compiled));
+    struct sample sample = make_short(&compiled);
     static char pageable[64];
     struct fr_device_packing packing = {
         .shape = &compiled.shape,

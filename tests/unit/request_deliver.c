@@ -264,8 +264,8 @@ static void check_cut(void)
     whole = 0;
 }
 
-// What devices copy has landed before anything is waited for that takes longer. Beside it, what
-// they copy as well is begun.
+// Pulls that were begun have landed before anything is waited for that takes longer. Messages that
+// devices copy as well are begun beside them.
 static void check_landed(bool shorter)
 {
     enum { OPS = 5, RTS = 2 };

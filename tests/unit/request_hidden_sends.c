@@ -175,6 +175,18 @@ void fr_request_begin_progress(void)
     looked++;
 }
 
+static void set_up(struct fr_request_set *set, enum fr_fn fn, fr_word *args, fr_word *requests,
+                   size_t count)
+{
+    set->fn = fn;
+    set->form = fr_request_form_of(fr_abi_rows[fn].class);
+    set->args = args;
+    set->requests = requests;
+    set->count = count;
+    set->ops = set->inline_ops;
+    set->deferred = set->inline_deferred;
+}
+
 // What a receiver has to say of a send is heard in each test that it is waited for in.
 static void test_one(void)
 {
@@ -183,13 +195,7 @@ static void test_one(void)
     int flag = 1;
     struct fr_request_op send = {.fn = FR_FN_MPI_Isend, .active = true};
     fr_word args[FR_MAX_ARGS] = {FR_PTR(&request), FR_PTR(&flag), 0};
-    set.fn = FR_FN_MPI_Test;
-    set.form = fr_request_form_of(fr_abi_rows[set.fn].class);
-    set.args = args;
-    set.count = 1;
-    set.requests = &request;
-    set.ops = set.inline_ops;
-    set.deferred = set.inline_deferred;
+    set_up(&set, FR_FN_MPI_Test, args, &request, 1);
     set.ops[0] = set.deferred[0] = &send;
     CHECK(fr_request_set_defer(&set) == 0 && flag == 0 && request == 5 && looked == 1);
 }
@@ -206,14 +212,8 @@ static int wait_all(enum fr_status failure, int *statuses)
     waited = removed = raised = 0;
     sends[0].failure = failure;
     sends[0].delivered = failure != FR_OK;
-    set.fn = FR_FN_MPI_Waitall;
-    set.form = fr_request_form_of(fr_abi_rows[set.fn].class);
-    set.args = args;
-    set.count = REQUESTS;
-    set.requests = requests;
+    set_up(&set, FR_FN_MPI_Waitall, args, requests, REQUESTS);
     set.statuses = (char *)statuses;
-    set.ops = set.inline_ops;
-    set.deferred = set.inline_deferred;
     set.hidden = set.inline_hidden;
     for (int i = 0; i < REQUESTS; i++) {
         statuses[i] = LEFT_ALONE;
@@ -234,13 +234,7 @@ static void test_sends(void)
     fr_word requests[REQUESTS] = {5, NULL_REQUEST, 7};
     struct fr_request_op send = {.fn = FR_FN_MPI_Isend, .active = true};
     fr_word args[FR_MAX_ARGS] = {REQUESTS, FR_PTR(requests), 0};
-    set.fn = FR_FN_MPI_Waitall;
-    set.form = fr_request_form_of(fr_abi_rows[set.fn].class);
-    set.args = args;
-    set.count = REQUESTS;
-    set.requests = requests;
-    set.ops = set.inline_ops;
-    set.deferred = set.inline_deferred;
+    set_up(&set, FR_FN_MPI_Waitall, args, requests, REQUESTS);
     set.ops[0] = set.ops[2] = &send;
     set.deferred[2] = &send; // the receiver has taken the first
     calls = waited = removed = 0;
@@ -256,16 +250,10 @@ static void test_handler(void)
     fr_word requests[REQUESTS] = {5, 6, 7};
     struct fr_request_op send = {.fn = FR_FN_MPI_Isend, .active = true};
     fr_word args[FR_MAX_ARGS] = {REQUESTS, FR_PTR(requests), 0};
-    set.fn = FR_FN_MPI_Waitall;
-    set.form = fr_request_form_of(fr_abi_rows[set.fn].class);
-    set.args = args;
-    set.count = REQUESTS;
-    set.requests = requests;
+    set_up(&set, FR_FN_MPI_Waitall, args, requests, REQUESTS);
     set.tracked = REQUESTS;
-    set.deferred = set.inline_deferred;
     in_hand = true;
     rounds = 2; // the third time nothing is
-    set.ops = set.inline_ops;
     set.deferred[0] = set.ops[0] = &send;
     waited = removed = held = looked = 0;
     atomic_store(&fr_request_has_handler, true);
