@@ -62,6 +62,7 @@ extern CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdev
     X(cuStreamCreate)                                                                              \
     X(cuStreamDestroy_v2)                                                                          \
     X(cuStreamEndCapture)                                                                          \
+    X(cuStreamQuery)                                                                               \
     X(cuStreamSynchronize)
 
 static struct {

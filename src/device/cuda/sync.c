@@ -10,8 +10,13 @@
 // reason. The default stream is then waited for once. The driver gives no id twice, so this holds
 // for as long as there is memory with that id, in whichever thread.
 //
-// Some memory cannot be told so; with driver 580 that is all VMM memory. It is waited for always.
-// On an H200 that adds 1.1 us to a copy of 6.2 us.
+// Some memory cannot be told so; with driver 580 that is all VMM memory. For that the default
+// streams are looked at once in every MPI call. They are asked first, and the host waits only for
+// work that is under way.
+//
+// The device is not made to wait in its place. An event on the legacy stream would make all
+// blocking streams of the application wait for each other. And where ranks agree in host memory,
+// others reach this rank's memory when the host says that it is quiet.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
@@ -83,6 +88,13 @@ bool fr_cuda_is_captured(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+static CUresult wait_for_stream(CUstream stream)
+{
+    CUresult result =
+        fr_cu.cuStreamQuery != NULL ? fr_cu.cuStreamQuery(stream) : CUDA_ERROR_NOT_READY;
+    return result == CUDA_ERROR_NOT_READY ? fr_cu.cuStreamSynchronize(stream) : result;
+}
+
 // Waits for the default streams. Returns CUDA_ERROR_STREAM_CAPTURE_IMPLICIT where one is left out:
 // work begun there before the capture cannot be waited for, and none can have begun since.
 static CUresult wait_for_streams(void)
@@ -91,7 +103,7 @@ static CUresult wait_for_streams(void)
     bool all = true;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(streams); i++) {
         bool captured = fr_cuda_is_captured(streams[i]);
-        CUresult result = captured ? CUDA_SUCCESS : fr_cu.cuStreamSynchronize(streams[i]);
+        CUresult result = captured ? CUDA_SUCCESS : wait_for_stream(streams[i]);
         if (result != CUDA_SUCCESS)
             return result;
         all = all && !captured;
@@ -99,16 +111,27 @@ static CUresult wait_for_streams(void)
     return all ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
-// The MPI call in which this thread last waited, and the context.
+// The MPI call in which this thread last waited, the contexts, and a bit for each device whose
+// memory of no context has been waited for.
 static FR_TLS uint64_t waited_call;
 static FR_TLS CUcontext waited_contexts[4];
 static FR_TLS unsigned waited_count;
+static FR_TLS uint64_t waited_devices;
+_Static_assert((int)FR_DEVICE_ROW_DEVICES <= 64, "a bit each");
+
+static void forget_older_calls(void)
+{
+    if (waited_call == fr_device_call)
+        return;
+    waited_call = fr_device_call;
+    waited_count = 0;
+    waited_devices = 0;
+}
 
 static bool has_waited(CUcontext context)
 {
     bool found = false;
-    if (waited_call != fr_device_call)
-        waited_count = 0;
+    forget_older_calls();
     for (unsigned i = 0; i < waited_count && !found; i++)
         found = waited_contexts[i] == context;
     return found;
@@ -121,18 +144,24 @@ static void note_waited(CUcontext context)
     if (fr_device_call == 0 || has_waited(context) ||
         waited_count == FR_ARRAY_LENGTH(waited_contexts))
         return;
-    waited_call = fr_device_call;
     waited_contexts[waited_count++] = context;
 }
 
-static CUresult wait_inside(bool anew)
+// Returns the bit of memory of no context, 0 for other memory. What is waited for is then the same
+// wherever the memory is on the device.
+static uint64_t bit_of(const struct fr_device_range *range)
 {
-    CUcontext context = NULL;
-    bool known = fr_cu.cuCtxGetCurrent(&context) == CUDA_SUCCESS;
-    if (known && !anew && has_waited(context))
+    bool is_any =
+        range->context == NULL && range->device >= 0 && range->device < FR_DEVICE_ROW_DEVICES;
+    return is_any ? UINT64_C(1) << range->device : 0;
+}
+
+static CUresult wait_inside(CUcontext context, bool anew)
+{
+    if (!anew && has_waited(context))
         return CUDA_SUCCESS;
     CUresult result = wait_for_streams();
-    if (known && result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS)
         note_waited(context);
     return result;
 }
@@ -155,9 +184,9 @@ static CUresult wait_outside(bool anew)
 }
 
 // Waits once in each MPI call and context, or again if `anew`. Sets whether all was waited for.
-static enum fr_status wait_for_default_streams(bool anew, bool *all)
+static enum fr_status wait_for_default_streams(CUcontext inside, bool anew, bool *all)
 {
-    CUresult results[] = {wait_inside(anew), CUDA_SUCCESS};
+    CUresult results[] = {wait_inside(inside, anew), CUDA_SUCCESS};
     *all = true;
     if (results[0] == CUDA_SUCCESS || results[0] == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
         results[1] = wait_outside(anew);
@@ -165,23 +194,26 @@ static enum fr_status wait_for_default_streams(bool anew, bool *all)
         bool captured = results[i] == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
         *all = *all && !captured;
         if (results[i] != CUDA_SUCCESS && !captured)
-            return fr_cuda_fail("cuStreamSynchronize", results[i]);
+            return fr_cuda_fail("a wait for a default stream", results[i]);
     }
     return FR_OK;
 }
 
 // Waits in the range's context. With `inside` the bytes lie in the allocation of the range, which
 // from then on needs no wait if the driver takes the attribute.
-static enum fr_status settle_here(const struct fr_device_range *range, bool inside)
+static enum fr_status settle_here(const struct fr_device_range *range, CUcontext context,
+                                  bool inside)
 {
     // The attribute is set before the wait, so that no call of another thread slips between.
     unsigned on = 1;
     bool lasting = inside && fr_cu.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
                                                          range->base) == CUDA_SUCCESS;
     bool all;
-    enum fr_status status = wait_for_default_streams(lasting, &all);
+    enum fr_status status = wait_for_default_streams(context, lasting, &all);
     if (status == FR_OK && all && lasting)
         remember(range->buffer_id);
+    if (status == FR_OK && all && fr_device_call != 0)
+        waited_devices |= bit_of(range);
     return status;
 }
 
@@ -193,11 +225,14 @@ enum fr_status fr_cuda_settle(const struct fr_device_range *range, uintptr_t low
         range->kind < FR_KIND_VMM && low >= range->base && high - range->base <= range->bytes;
     if (inside && is_synced(range->buffer_id))
         return FR_OK;
+    forget_older_calls();
+    if (waited_devices & bit_of(range))
+        return FR_OK;
     struct fr_device_scope scope;
     enum fr_status status = fr_cuda_scope_enter(range, &scope);
     if (status != FR_OK)
         return status;
-    status = settle_here(range, inside);
+    status = settle_here(range, scope.context, inside);
     fr_cuda_scope_leave(&scope);
     return status;
 }
