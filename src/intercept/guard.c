@@ -37,6 +37,7 @@ static struct fr_guard_op *new_op(enum fr_fn fn, const fr_word *args)
         guarded->site = fr_intercept_call_site();
         guarded->starts = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
         guarded->first = -1;
+        guarded->request = fr_abi_mpi.REQUEST_NULL;
         if (guarded->starts || fr_guard_measure(guarded))
             return guarded;
     }
@@ -66,7 +67,7 @@ static bool guard_buffers(enum fr_fn fn, fr_word *args, int *result)
         fr_guard_op_free(guarded);
         return handlers[fn](fn, args, result);
     }
-    *result = fr_guard_call(fn, args);
+    *result = fr_guard_call_with(guarded, fn, args);
     if (*result == fr_abi_mpi.SUCCESS)
         fr_guard_keep(guarded, fr_abi_handle_load((const void *)args[request], 0));
     else

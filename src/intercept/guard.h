@@ -52,6 +52,10 @@ void fr_guard_keep(struct fr_guard_op *guarded, fr_word request);
 // call to it. Returns MPI's code.
 int fr_guard_call(enum fr_fn fn, fr_word *args);
 
+// Calls it so for an operation whose request the call makes. Frees the operation if the call's
+// error handler does not return.
+int fr_guard_call_with(struct fr_guard_op *guarded, enum fr_fn fn, fr_word *args);
+
 // Handlers that stand before those of functions which complete, start or free requests, or make
 // partitions ready.
 fr_intercept_handler fr_guard_complete, fr_guard_start, fr_guard_free, fr_guard_pready;

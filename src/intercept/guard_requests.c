@@ -2,7 +2,8 @@
 // Operations with requests, from their start to the call that completes them.
 //
 // A call takes the operations of its requests out of the table, and afterwards puts back those that
-// are not complete: MPI may give out the value of a request again as soon as that is complete.
+// are not complete: MPI may give out the value of a request again as soon as that is complete. An
+// error handler may leave the call, so that the thread's next one finds what it had in hand.
 #include "config.h"
 
 #include "fabrail/request/set.h"
@@ -12,17 +13,6 @@
 
 static struct fr_lock table_lock = FR_LOCK_INIT;
 static struct fr_guard_op *table FR_GUARDED_BY(table_lock);
-
-static struct fr_guard_op *take(fr_word request)
-{
-    struct fr_guard_op *found = NULL;
-    fr_core_lock(&table_lock);
-    HASH_FIND(hh, table, &request, sizeof(request), found);
-    if (found)
-        HASH_DELETE(hh, table, found);
-    fr_core_unlock(&table_lock);
-    return found;
-}
 
 // Values that several requests have had at a time, the last ones.
 static fr_word shared[16] FR_GUARDED_BY(table_lock);
@@ -75,31 +65,105 @@ void fr_guard_keep(struct fr_guard_op *guarded, fr_word request)
         fr_guard_op_free(guarded);
 }
 
-// The requests of a call, and the operations taken for them.
+// The operations that a call of this thread has in hand.
+struct hold {
+    struct hold *outer; // of the call from which this one is made
+    uint64_t call;
+    size_t count;
+    struct fr_guard_op *taken[]; // by request
+};
+static FR_TLS struct hold *innermost;
+
+static struct hold *hold_new(size_t count)
+{
+    struct hold *hold = calloc(1, sizeof(*hold) + count * sizeof(hold->taken[0]));
+    if (!hold)
+        return NULL;
+    hold->outer = innermost;
+    hold->call = fr_request_call;
+    hold->count = count;
+    return innermost = hold;
+}
+
+// Gives up what a call had that an error handler has left. It is not known which of its operations
+// are over. The request of a persistent one lasts until the program frees it.
+static void give_up(struct hold *hold)
+{
+    innermost = hold->outer;
+    for (size_t i = 0; i < hold->count; i++) {
+        struct fr_guard_op *guarded = hold->taken[i];
+        if (!guarded || !guarded->starts || guarded->request == fr_abi_mpi.REQUEST_NULL) {
+            fr_guard_op_free(guarded);
+            continue;
+        }
+        guarded->is_active = false;
+        put(guarded, guarded->request);
+    }
+    free(hold);
+}
+
+static void give_up_left(void)
+{
+    while (innermost && innermost->call < fr_request_outermost)
+        give_up(innermost);
+}
+
+// Calls made from inside of this one, which are over, may have been left.
+static void hold_free(struct hold *hold)
+{
+    while (innermost != hold)
+        give_up(innermost);
+    innermost = hold->outer;
+    free(hold);
+}
+
+static struct fr_guard_op *take(fr_word request)
+{
+    struct fr_guard_op *found = NULL;
+    give_up_left();
+    fr_core_lock(&table_lock);
+    HASH_FIND(hh, table, &request, sizeof(request), found);
+    if (found)
+        HASH_DELETE(hh, table, found);
+    fr_core_unlock(&table_lock);
+    return found;
+}
+
+int fr_guard_call_with(struct fr_guard_op *guarded, enum fr_fn fn, fr_word *args)
+{
+    give_up_left();
+    struct hold *hold = hold_new(1);
+    if (hold)
+        hold->taken[0] = guarded;
+    int result = fr_guard_call(fn, args);
+    if (hold)
+        hold_free(hold);
+    return result;
+}
+
+// The requests of a call, and the operations taken for them, NULL for none.
 struct list {
     struct fr_request_set set; // what fr_request_each_done wants; the first member
     const char *requests;
-    struct fr_guard_op **taken;
-    size_t count;
-    struct fr_guard_op *few[FR_REQUEST_SHORT_LIST];
+    struct hold *hold;
 };
 
 // Takes the operations of requests. Returns whether there are any; else there is nothing to free.
 static bool take_all(struct list *list, const void *requests, size_t count)
 {
-    bool any = false;
     list->requests = requests;
-    list->count = list->set.count = requests ? count : 0;
-    list->taken = count <= FR_REQUEST_SHORT_LIST ? list->few : malloc(count * sizeof(*list->taken));
-    if (!list->taken)
-        return false;
-    for (size_t i = 0; i < list->count; i++) {
-        list->taken[i] = take(fr_abi_handle_load(requests, i));
-        any = any || list->taken[i];
+    list->hold = NULL;
+    list->set.count = requests ? count : 0;
+    for (size_t i = 0; i < list->set.count; i++) {
+        struct fr_guard_op *guarded = take(fr_abi_handle_load(requests, i));
+        if (guarded && !list->hold)
+            list->hold = hold_new(count);
+        if (guarded && list->hold)
+            list->hold->taken[i] = guarded;
+        else
+            fr_guard_op_free(guarded);
     }
-    if (!any && list->taken != list->few)
-        free(list->taken);
-    return any;
+    return list->hold;
 }
 
 static bool end_done(struct fr_request_set *set, size_t first, size_t count, char *statuses, int rc)
@@ -108,8 +172,8 @@ static bool end_done(struct fr_request_set *set, size_t first, size_t count, cha
     (void)statuses;
     (void)rc;
     for (size_t i = first; i < first + count; i++) {
-        if (list->taken[i])
-            fr_guard_end(list->taken[i]);
+        if (list->hold->taken[i])
+            fr_guard_end(list->hold->taken[i]);
     }
     return true;
 }
@@ -117,15 +181,15 @@ static bool end_done(struct fr_request_set *set, size_t first, size_t count, cha
 // Puts back what is not over. A request that is over is null, unless it is persistent.
 static void put_back(struct list *list)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        bool over = fr_abi_handle_load(list->requests, i) == fr_abi_mpi.REQUEST_NULL;
-        if (list->taken[i] && over)
-            fr_guard_op_free(list->taken[i]);
-        else if (list->taken[i])
-            put(list->taken[i], fr_abi_handle_load(list->requests, i));
+    for (size_t i = 0; i < list->set.count; i++) {
+        struct fr_guard_op *guarded = list->hold->taken[i];
+        fr_word request = fr_abi_handle_load(list->requests, i);
+        if (guarded && request == fr_abi_mpi.REQUEST_NULL)
+            fr_guard_op_free(guarded);
+        else if (guarded)
+            put(guarded, request);
     }
-    if (list->taken != list->few)
-        free(list->taken);
+    hold_free(list->hold);
 }
 
 // The program may write to a buffer as soon as a call says that the operation is complete, even one
@@ -163,12 +227,13 @@ bool fr_guard_start(enum fr_fn fn, fr_word *args, int *result)
     bool one = fr_abi_rows[fn].class == FR_CLASS_START;
     size_t count = one ? 1 : (int)args[0] > 0 ? (size_t)(int)args[0] : 0;
     bool any = take_all(&list, (const void *)args[one ? 0 : 1], count);
-    for (size_t i = 0; i < list.count && any; i++) {
-        if (!list.taken[i])
+    for (size_t i = 0; any && i < count; i++) {
+        struct fr_guard_op *guarded = list.hold->taken[i];
+        if (!guarded)
             continue;
-        list.taken[i]->site = fr_intercept_call_site();
-        if (fr_guard_measure(list.taken[i]))
-            fr_guard_begin(list.taken[i]);
+        guarded->site = fr_intercept_call_site();
+        if (fr_guard_measure(guarded))
+            fr_guard_begin(guarded);
     }
     *result = fr_guard_call(fn, args);
     if (any)

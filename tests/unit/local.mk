@@ -7,7 +7,7 @@ check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/device_aperture tests/unit/device_few \
     tests/unit/device_memory tests/unit/device_mover tests/unit/device_pack tests/unit/device_push \
     tests/unit/device_query tests/unit/device_reduce tests/unit/device_row \
-    tests/unit/intercept_host_fastpath tests/unit/intercept_probe \
+    tests/unit/intercept_guard tests/unit/intercept_host_fastpath tests/unit/intercept_probe \
     tests/unit/ipc_cache tests/unit/ipc_channel tests/unit/ipc_failures tests/unit/ipc_importers \
     tests/unit/ipc_share tests/unit/ipc_tuned \
     tests/unit/job_host tests/unit/job_hydra tests/unit/job_scale tests/unit/job_secret tests/unit/job_tally \
@@ -34,7 +34,7 @@ fr_unit_processes = $(patsubst %,tests/unit/%,coll_host_reduce coll_segment coll
 # Those of one thread, in which ThreadSanitizer has nothing to see: they make no thread, nor does the library in them.
 fr_unit_single = $(patsubst %,tests/unit/%,abi_caller abi_rows coll_agree coll_host_reduce coll_meet coll_number coll_scale coll_segment coll_slab \
     core_hash core_settings core_site core_wait device_copy device_few device_mover device_pack \
-    device_reduce device_row intercept_host_fastpath intercept_probe ipc_channel ipc_failures ipc_share \
+    device_reduce device_row intercept_guard intercept_host_fastpath intercept_probe ipc_channel ipc_failures ipc_share \
     ipc_tuned job_scale job_secret job_tally policy_choose policy_collective policy_scheme policy_tuning \
     report_verdict request_schedule request_advance request_await request_complete request_deliver \
     request_hidden_sends rma_region rma_serve rndv_batch rndv_ledger rndv_patience rndv_replica rndv_scheme \
@@ -118,6 +118,10 @@ tests_unit_request_pending_SOURCES = tests/unit/request_pending.c src/request/pe
     src/intercept/win_sync.c src/abi/rows.c
 tests_unit_request_pending_CFLAGS = $(AM_CFLAGS)
 tests_unit_request_pending_LDADD =
+tests_unit_intercept_guard_SOURCES = tests/unit/intercept_guard.c src/intercept/guard_requests.c \
+    src/core/wait.c src/core/log.c src/core/status.c src/abi/rows.c
+tests_unit_intercept_guard_CFLAGS = $(AM_CFLAGS)
+tests_unit_intercept_guard_LDADD =
 tests_unit_intercept_probe_SOURCES = tests/unit/intercept_probe.c src/intercept/probe.c src/abi/rows.c
 tests_unit_intercept_probe_CFLAGS = $(AM_CFLAGS)
 tests_unit_intercept_probe_LDADD =
