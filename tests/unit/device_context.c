@@ -3,11 +3,9 @@
 // comes back; threads with and without a context at once; several devices; failing driver calls.
 #include "config.h"
 
-#include "driver.h"
+#include "failing.h"
 
 #include <pthread.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { BYTES = 100000 };
 
@@ -218,17 +216,15 @@ static enum fr_status finish_for_good(const struct driver_memory *memory,
     return status;
 }
 
-// In a process in which the simulated driver's `nth` call fails: nothing crashes or hangs, what is
+// In a process in which a call of the driver fails: nothing crashes or hangs, what is
 // said to have arrived has, the context is as before, and the next try succeeds.
-static int fail_one_call(unsigned nth)
+static int fail_one_call(const void *cookie)
 {
-    char text[16];
-    snprintf(text, sizeof(text), "%u", nth);
-    setenv("FRSIM_FAIL_NTH", text, 1);
+    (void)cookie;
     CUcontext context = NULL, current = NULL;
     CUdeviceptr address = 0;
     void *pinned = NULL;
-    if (!driver_load() || cu.cuInit(0) != CUDA_SUCCESS || !driver_is_simulated() ||
+    if (!driver_load() || cu.cuInit(0) != CUDA_SUCCESS ||
         cu.cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
         cu.cuCtxSetCurrent(context) != CUDA_SUCCESS ||
         cu.cuMemAlloc_v2(&address, BYTES) != CUDA_SUCCESS ||
@@ -247,29 +243,7 @@ static int fail_one_call(unsigned nth)
     fr_device_release();
     if (check_result() != CHECK_PASS)
         return CHECK_FAIL;
-    return failed ? 3 : CHECK_PASS; // 3: a failure was met and reported
-}
-
-// Before this process loads the driver itself.
-static void test_failures(void)
-{
-    unsigned reported = 0, skipped = 0;
-    enum { CALLS = 60 };
-    for (unsigned nth = 1; nth <= CALLS; nth += check_step()) {
-        fflush(NULL);
-        pid_t child = fork();
-        if (child == 0)
-            _exit(fail_one_call(nth));
-        int status = -1;
-        CHECK(waitpid(child, &status, 0) == child);
-        int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-        CHECK(code == CHECK_PASS || code == 3 || code == CHECK_SKIP, "call %u: 0x%x", nth, status);
-        reported += code == 3;
-        skipped += code == CHECK_SKIP;
-    }
-    printf("%u of %d failing calls reported, %u before the test's start\n", reported, CALLS,
-           skipped);
-    CHECK(skipped * check_step() >= CALLS || reported >= 8 / check_step(), "%u", reported);
+    return failed ? FAILING_REPORTED : CHECK_PASS;
 }
 
 // Memory that is no context's outlives a reset of its device, after which nobody but Fabrail may
@@ -298,7 +272,7 @@ static void test_reset(CUcontext *primary)
 int main(void)
 {
     CUcontext primary = NULL;
-    test_failures();
+    failing_each(60, 8, fail_one_call, NULL);
     if (!driver_load() || !driver_start(&primary))
         return CHECK_SKIP;
     test_kept_current(primary);

@@ -5,12 +5,10 @@
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
-#include "driver.h"
 #include "fabrail/device/kernels.h"
+#include "failing.h"
 
 #include <pthread.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { GUARD = 64, SPACE = 4 << 20, MOST_PIECES = 300 };
 
@@ -406,22 +404,17 @@ static void test_contexts(CUcontext primary)
     }
 }
 
-// In a process in which the simulated driver's `nth` call fails: nothing crashes or hangs, what is
+// In a process in which a call of the driver fails: nothing crashes or hangs, what is
 // said to have arrived has, the context is as before, and later pushes succeed.
-static int fail_one_call(unsigned nth, enum fr_device_engine engine)
+static int fail_one_call(const void *cookie)
 {
+    enum fr_device_engine engine = *(const enum fr_device_engine *)cookie;
     enum { BYTES = 100000, PIECES = 3 };
-    char text[16];
-    snprintf(text, sizeof(text), "%u", nth);
-    setenv("FRSIM_FAIL_NTH", text, 1);
     CUcontext context = NULL, current = NULL;
     CUdeviceptr from = 0, to = 0;
     static unsigned char sent[BYTES], got[BYTES];
-    if (!driver_load() || cu.cuInit(0) != CUDA_SUCCESS)
-        return CHECK_SKIP;
-    if (nth == 0 || !driver_is_simulated())
-        return driver_is_simulated() ? CHECK_PASS : CHECK_SKIP;
-    if (cu.cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+    if (!driver_load() || cu.cuInit(0) != CUDA_SUCCESS ||
+        cu.cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
         cu.cuCtxSetCurrent(context) != CUDA_SUCCESS ||
         cu.cuMemAlloc_v2(&from, BYTES) != CUDA_SUCCESS ||
         cu.cuMemAlloc_v2(&to, BYTES) != CUDA_SUCCESS)
@@ -448,34 +441,7 @@ static int fail_one_call(unsigned nth, enum fr_device_engine engine)
     fr_device_release();
     if (check_result() != CHECK_PASS)
         return CHECK_FAIL;
-    return failed ? 3 : CHECK_PASS; // 3: a failure was met and reported
-}
-
-// Before this process loads the driver itself.
-static void test_failures(enum fr_device_engine engine)
-{
-    unsigned reported = 0, skipped = 0;
-    enum { CALLS = 80 };
-    for (unsigned nth = 0; nth <= CALLS;
-         nth += check_step()) { // 0: whether calls can be made to fail
-        fflush(NULL);
-        pid_t child = fork();
-        if (child == 0)
-            _exit(fail_one_call(nth, engine));
-        int status = -1;
-        CHECK(waitpid(child, &status, 0) == child);
-        int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-        CHECK(code == CHECK_PASS || code == 3 || code == CHECK_SKIP, "call %u: 0x%x", nth, status);
-        reported += code == 3;
-        skipped += code == CHECK_SKIP;
-        if (nth == 0 && skipped > 0) {
-            printf("no simulated driver, so no call fails\n");
-            return;
-        }
-    }
-    printf("%u of %d failing calls reported, %u before the test's start\n", reported, CALLS,
-           skipped);
-    CHECK(reported >= 8 / check_step(), "%u", reported);
+    return failed ? FAILING_REPORTED : CHECK_PASS;
 }
 
 static unsigned asked;
@@ -506,8 +472,9 @@ int main(void)
     static const enum fr_device_kind kinds[] = {FR_KIND_MALLOC, FR_KIND_MANAGED, FR_KIND_POOL,
                                                 FR_KIND_VMM, FR_KIND_VMM_FABRIC};
     CUcontext context = NULL;
-    test_failures(FR_ENGINE_SM);
-    test_failures(FR_ENGINE_CE);
+    static const enum fr_device_engine engines[] = {FR_ENGINE_SM, FR_ENGINE_CE};
+    failing_each(80, 8, fail_one_call, &engines[0]);
+    failing_each(80, 8, fail_one_call, &engines[1]);
     if (!driver_load() || !driver_start(&context))
         return CHECK_SKIP;
     use_stand_in();

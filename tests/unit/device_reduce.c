@@ -7,12 +7,10 @@
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
-#include "driver.h"
 #include "fabrail/device/reduce.h"
+#include "failing.h"
 
 #include <stddef.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { SLOTS = 33, SLOT_BYTES = 16384, SPACE = SLOTS * SLOT_BYTES, LARGE_BYTES = 3 << 20 };
 
@@ -403,19 +401,16 @@ static void test_large(void)
     driver_free(&large);
 }
 
-// In a process in which the simulated driver's `nth` call fails: no crash and no hang, and what is
+// In a process in which a call of the driver fails: no crash and no hang, and what is
 // said to be done is.
-static int fail_one_call(unsigned nth)
+static int fail_one_call(const void *cookie)
 {
-    char text[16];
+    (void)cookie;
     unsigned failed = 0;
     CUcontext context = NULL;
     CUdeviceptr at = 0;
-    snprintf(text, sizeof(text), "%u", nth);
-    setenv("FRSIM_FAIL_NTH", text, 1);
-    if (!driver_load() || cu.cuInit(0) != CUDA_SUCCESS || nth == 0 || !driver_is_simulated())
-        return driver_is_simulated() ? CHECK_PASS : CHECK_SKIP;
-    if (cu.cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+    if (!driver_load() || cu.cuInit(0) != CUDA_SUCCESS ||
+        cu.cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
         cu.cuCtxSetCurrent(context) != CUDA_SUCCESS || cu.cuMemAlloc_v2(&at, 4096) != CUDA_SUCCESS)
         return CHECK_SKIP;
     fr_cuda_kernels_image = fr_cuda_reduce_image = stand_in;
@@ -440,33 +435,13 @@ static int fail_one_call(unsigned nth)
             CHECK(values[2] == 42 + round, "%d", values[2]);
     }
     fr_device_release();
-    return check_result() != CHECK_PASS ? CHECK_FAIL : failed ? 3 : CHECK_PASS;
-}
-
-static void test_failures(void)
-{
-    unsigned reported = 0;
-    for (unsigned nth = 0; nth <= 60; nth += check_step()) { // 0: whether calls can be made to fail
-        fflush(NULL);
-        pid_t child = fork();
-        if (child == 0)
-            _exit(fail_one_call(nth));
-        int status = -1;
-        CHECK(waitpid(child, &status, 0) == child);
-        int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-        CHECK(code == CHECK_PASS || code == 3 || code == CHECK_SKIP, "call %u: 0x%x", nth, status);
-        reported += code == 3;
-        if (nth == 0 && code == CHECK_SKIP)
-            return;
-    }
-    printf("%u failing calls reported\n", reported);
-    CHECK(reported >= 6 / check_step(), "%u", reported);
+    return check_result() != CHECK_PASS ? CHECK_FAIL : failed ? FAILING_REPORTED : CHECK_PASS;
 }
 
 int main(void)
 {
     CUcontext context = NULL;
-    test_failures();
+    failing_each(60, 6, fail_one_call, NULL);
     if (!driver_load() || !driver_start(&context))
         return CHECK_SKIP;
     if (driver_is_simulated())

@@ -21,7 +21,7 @@ check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/staging_device tests/unit/staging_device_soak tests/unit/staging_leases tests/unit/staging_pool \
     tests/unit/staging_share tests/unit/staging_soak tests/unit/staging_tables \
     tests/unit/staging_typed tests/unit/staging_view
-EXTRA_DIST += tests/unit/check.h tests/unit/driver.h tests/unit/ipc_pair.h tests/unit/processes.h tests/unit/job_job.h \
+EXTRA_DIST += tests/unit/check.h tests/unit/driver.h tests/unit/failing.h tests/unit/ipc_pair.h tests/unit/processes.h tests/unit/job_job.h \
     tests/unit/rndv_host.h tests/unit/rndv_world.h tests/unit/rndv_two_ranks.h tests/unit/logged.h tests/unit/bytes_layout.h tests/unit/apart.h \
     tests/unit/rail_standin.h tests/unit/inside/memory_usage.h tests/unit/inside/workspace_usage.h \
     tests/unit/inside/half_sent.h
