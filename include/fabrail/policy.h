@@ -57,6 +57,10 @@ struct fr_policy_packing {
 };
 struct fr_policy_packing fr_policy_choose_packing(const struct fr_policy_pieces *pieces);
 
+// Returns whether the host gets blocks sooner by one copy of all that they span than by a kernel
+// that writes them over the bus.
+bool fr_policy_copies_gaps(const struct fr_policy_pieces *pieces, size_t span_bytes);
+
 // Returns whether it takes less time, without a kernel, to copy all of `span_bytes` to the host and
 // to have the CPU pack `bytes` bytes there, than to give the pieces to the driver.
 bool fr_policy_packs_on_host(const struct fr_policy_pieces *pieces, size_t span_bytes,

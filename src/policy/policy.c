@@ -77,6 +77,12 @@ struct fr_policy_packing fr_policy_choose_packing(const struct fr_policy_pieces 
     return (struct fr_policy_packing){false, "its blocks are long, and few calls copy them"};
 }
 
+bool fr_policy_copies_gaps(const struct fr_policy_pieces *pieces, size_t span_bytes)
+{
+    const size_t packet_bytes = 24; // of PCIe, about each block
+    return span_bytes <= pieces->bytes + pieces->blocks * packet_bytes;
+}
+
 // In the time of a run in a batch of the driver's, about a microsecond, 16 KiB come to the host and
 // are packed there.
 bool fr_policy_packs_on_host(const struct fr_policy_pieces *pieces, size_t span_bytes, size_t bytes)

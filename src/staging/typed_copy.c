@@ -136,6 +136,32 @@ struct fr_policy_pieces fr_staging_count_pieces(const struct fr_layout *layout, 
     return pieces;
 }
 
+// Starts one copy of all that the blocks span to staging memory of the same shape, which is
+// Fabrail's own, gaps and all. Without a kernel that is done where the CPU would pack.
+static bool copy_with_gaps(const struct fr_staging_packing *packing,
+                           const struct fr_policy_pieces *pieces, bool has_kernel,
+                           struct fr_device_batch *batch)
+{
+    const struct fr_staging_view *view = packing->view;
+    uintptr_t low, high;
+    if (packing->direction != FR_TO_STAGE || is_packed(packing))
+        return false;
+    fr_staging_packing_span(packing, &low, &high);
+    bool pays = has_kernel ? fr_policy_copies_gaps(pieces, high - low)
+                           : fr_policy_packs_on_host(pieces, high - low, packing->bytes);
+    if (!pays || !fr_device_range_is_open(&view->range, low, high))
+        return false;
+    const struct fr_device_copy copy = {
+        .dst = (void *)(packing->stage + (low - packing->user)),
+        .src = (const void *)low,
+        .bytes = high - low,
+        .n = {1, 1},
+        .on_device = view->path != FR_PATH_HOST,
+    };
+    fr_device_batch_copy(batch, &view->range, packing->direction, &copy);
+    return true;
+}
+
 // A copy by the driver, piece by piece.
 struct piecewise {
     const struct fr_staging_packing *packing;
@@ -188,8 +214,12 @@ static enum fr_staging_way start(const struct fr_staging_packing *packing,
         struct fr_policy_pieces pieces = fr_staging_count_pieces(
             packing->layout, packing->count, is_packed(packing), packing->bytes);
         bool by_kernel = fr_policy_choose_packing(&pieces).by_kernel;
+        if (by_kernel && copy_with_gaps(packing, &pieces, true, batch))
+            return FR_TYPED_BY_DRIVER;
         if (by_kernel && pack_by_kernel(packing, batch))
             return FR_TYPED_BY_KERNEL;
+        if (by_kernel && copy_with_gaps(packing, &pieces, false, batch))
+            return FR_TYPED_BY_DRIVER;
         if (by_kernel && fr_staging_pack_on_host(packing, &pieces, batch))
             return FR_TYPED_BY_CPU;
     }

@@ -258,6 +258,23 @@ static void reduce(struct typed *t)
     MPI_Allreduce(t->out.address, t->in.address, 1, t->type, t->op, MPI_COMM_WORLD);
 }
 
+static void ireduce(struct typed *t)
+{
+    MPI_Request request;
+    MPI_Iallreduce(t->out.address, t->in.address, 1, t->type, t->op, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void reduce_scatter(struct typed *t)
+{
+    MPI_Reduce_scatter_block(t->out.address, t->in.address, 1, t->type, t->op, MPI_COMM_WORLD);
+}
+
+static void scan(struct typed *t)
+{
+    MPI_Scan(t->out.address, t->in.address, 1, t->type, t->op, MPI_COMM_WORLD);
+}
+
 // Both sides of a message on a communicator of one rank.
 static void to_itself(struct typed *t)
 {
@@ -290,6 +307,9 @@ static const struct function {
     {"MPI_Accumulate", accumulate, 0},
     {"MPI_File_write_at and MPI_File_read_at", file, 0},
     {"MPI_Allreduce", reduce, 0},
+    {"MPI_Iallreduce", ireduce, 0},
+    {"MPI_Reduce_scatter_block", reduce_scatter, 0},
+    {"MPI_Scan", scan, 0},
     {"messages to itself", to_itself, 0},
 };
 
@@ -310,8 +330,8 @@ static unsigned long working_calls(void)
 static int element_sent(const struct function *function, int from)
 {
     static void (*const all_alike[])(struct typed *) = {
-        send_recv, send_packed, bcast,      allgather, gather, pack,      pack_external,
-        put,       get,         accumulate, file,      reduce, to_itself,
+        send_recv, send_packed, bcast, allgather, gather,  pack, pack_external, put,
+        get,       accumulate,  file,  reduce,    ireduce, scan, to_itself,
     };
     for (size_t i = 0; i < sizeof(all_alike) / sizeof(all_alike[0]); i++) {
         if (function->run == all_alike[i])
@@ -320,11 +340,20 @@ static int element_sent(const struct function *function, int from)
     return function->run == alltoall_packed ? from : rank;
 }
 
+// Returns of how many ranks a function adds what they send, 0 where it adds nothing.
+static int ranks_added(const struct function *function)
+{
+    bool adds =
+        function->run == reduce || function->run == ireduce || function->run == reduce_scatter;
+    return adds ? size : function->run == scan ? rank + 1 : 0;
+}
+
 // Counts what is wrong of the elements that came, and of the gaps in them.
 static size_t count_wrong(const struct function *function, const struct typed *typed,
                           const double *sent, const double *found)
 {
-    double times = function->run == reduce ? size : 1;
+    const int added = ranks_added(function);
+    const double times = added > 0 ? added : 1;
     size_t doubles = typed->span / sizeof(double), wrong = 0;
     int elements =
         function->regular > 0 && function->run != scatter && function->run != bcast ? size : 1;
@@ -335,7 +364,7 @@ static size_t count_wrong(const struct function *function, const struct typed *t
             bool is_gap = next == typed->bytes / sizeof(double) || typed->places[next] != i;
             if (!is_gap)
                 wrong += found[i] != times * (sent[i] + first);
-            else if (function->regular > 0)
+            else if (function->regular > 0 || added > 0)
                 wrong += found[i] != -1;
             next += !is_gap;
         }

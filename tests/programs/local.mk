@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The included MPI programs, built once for every MPI flavour that configure found: NAME-FLAVOUR.
-fr_prog_names = selfcheck transpose alternate ring matching halo neighbours reductions operations collectives \
-    pending persistent partitioned standing onesided updates fileio pack threads wide random corners opened
+fr_prog_names = selfcheck transpose alternate ring matching halo neighbours reductions compositions operations \
+    collectives pending persistent partitioned standing onesided updates fileio pack threads wide random corners opened
 fr_prog_shared = harness buffer memory plan types completion
 fr_prog_headers = tests/programs/harness.h tests/programs/memory.h tests/programs/plan.h \
     tests/programs/types.h tests/programs/completion.h tests/programs/large.h tests/programs/random.h \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions and scans: predefined operations on several types, pairs whose padding must survive,
-// and an operation of the program's own on a struct.
+// Reductions and scans: predefined operations on several types, and pairs whose padding must
+// survive.
 #include "harness.h"
 
 #include <stdlib.h>
@@ -339,88 +339,6 @@ static void step_minloc(struct run *run, size_t bytes)
     buffer_finish(send);
 }
 
-// An operation that is associative but does not commute, on a struct with a gap: the composition of
-// the maps x -> scale * x + shift, modulo 2 to the 32.
-struct map {
-    uint32_t scale;
-    uint64_t shift; // only the low half is used; a gap lies before it
-};
-
-static struct map compose(struct map first, struct map second)
-{
-    return (struct map){second.scale * first.scale,
-                        (uint32_t)(second.scale * (uint32_t)first.shift + (uint32_t)second.shift)};
-}
-
-static void compose_all(void *in, void *inout, int *count, MPI_Datatype *type)
-{
-    struct map *first = in, *second = inout;
-    (void)type;
-    for (int i = 0; i < *count; i++) {
-        struct map both = compose(first[i], second[i]);
-        second[i].scale = both.scale;
-        second[i].shift = both.shift;
-    }
-}
-
-static MPI_Datatype map_type(void)
-{
-    int lengths[2] = {1, 1};
-    MPI_Aint places[2] = {offsetof(struct map, scale), offsetof(struct map, shift)};
-    MPI_Datatype parts[2] = {MPI_UINT32_T, MPI_UINT64_T}, whole, type;
-    MPI_Type_create_struct(2, lengths, places, parts, &whole);
-    MPI_Type_create_resized(whole, 0, sizeof(struct map), &type);
-    MPI_Type_commit(&type);
-    MPI_Type_free(&whole);
-    return type;
-}
-
-static struct map map_of(const struct run *run, int rank, size_t index)
-{
-    return (struct map){(uint32_t)value_of(run, rank, 2 * index) | 1,
-                        (uint32_t)value_of(run, rank, 2 * index + 1)};
-}
-
-static void put_map(struct buffer *buffer, size_t index, struct map map)
-{
-    unsigned char *at = buffer->want + index * sizeof(struct map);
-    memcpy(at + offsetof(struct map, scale), &map.scale, sizeof map.scale);
-    memcpy(at + offsetof(struct map, shift), &map.shift, sizeof map.shift);
-}
-
-static void expect_maps(struct buffer *buffer, size_t count, int last)
-{
-    for (size_t i = 0; i < count; i++) {
-        struct map map = map_of(buffer->run, 0, i);
-        for (int rank = 1; rank <= last; rank++)
-            map = compose(map, map_of(buffer->run, rank, i));
-        put_map(buffer, i, map);
-    }
-}
-
-static void step_own_operation(struct run *run, size_t bytes)
-{
-    size_t count = bytes / sizeof(struct map);
-    MPI_Datatype type = map_type();
-    MPI_Op op;
-    MPI_Op_create(compose_all, 0, &op);
-    struct buffer *send = buffer_new(run, "send", count * sizeof(struct map));
-    struct buffer *recv = buffer_new(run, "recv", count * sizeof(struct map));
-    struct buffer *scanned = buffer_new(run, "scanned", count * sizeof(struct map));
-    for (size_t i = 0; i < count; i++)
-        put_map(send, i, map_of(run, run->rank, i));
-    buffer_upload(send);
-    MPI_Allreduce(send->data, recv->data, (int)count, type, op, run->comm);
-    MPI_Scan(send->data, scanned->data, (int)count, type, op, run->comm);
-    expect_maps(recv, count, run->size - 1);
-    expect_maps(scanned, count, run->rank);
-    buffer_finish(scanned);
-    buffer_finish(recv);
-    buffer_finish(send);
-    MPI_Op_free(&op);
-    MPI_Type_free(&type);
-}
-
 static const struct step steps[] = {
     {"Reduce", step_reduce, LIMIT_MIDDLE, 1},
     {"Allreduce", step_allreduce, LIMIT_MIDDLE, 1},
@@ -428,7 +346,6 @@ static const struct step steps[] = {
     {"Reduce_scatter", step_reduce_scatter, LIMIT_SMALL, 1},
     {"Reduce_local", step_reduce_local, LIMIT_MIDDLE, 1},
     {"MINLOC", step_minloc, LIMIT_SMALL, 1},
-    {"own operation", step_own_operation, LIMIT_SMALL, 1},
 };
 
 PROGRAM("reductions", steps)

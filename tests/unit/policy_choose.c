@@ -57,6 +57,14 @@ static void check_refuse(const struct fr_policy_facts *facts)
     CHECK(!facts->stageable || !(facts->paths & FR_PATH_BIT_HOST));
 }
 
+// A block of 8 bytes takes the bus as long as 32. Long blocks do not take their gaps along.
+static void check_gaps(void)
+{
+    const struct fr_policy_pieces few = {1, 1000, 8000}, longer = {1, 10, 40960};
+    CHECK(fr_policy_copies_gaps(&few, 32000) && !fr_policy_copies_gaps(&few, 32001));
+    CHECK(fr_policy_copies_gaps(&longer, 41200) && !fr_policy_copies_gaps(&longer, 81920));
+}
+
 int main(void)
 {
     static void (*const checks[FR_PATH_COUNT])(const struct fr_policy_facts *facts) = {
@@ -85,5 +93,6 @@ int main(void)
     for (int path = 0; path < FR_PATH_COUNT; path++) // by which all ranks go is not one's choice
         CHECK(path == FR_PATH_PEER || path == FR_PATH_RAIL || chosen[path] > 0,
               "%s is never chosen", fr_policy_path_name(path));
+    check_gaps();
     return check_result();
 }

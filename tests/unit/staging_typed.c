@@ -176,6 +176,17 @@ static enum fr_status copy_rows(void *context, const struct fr_datatype_copy *pi
     return FR_OK;
 }
 
+static enum fr_status check_rows(void *context, const struct fr_datatype_copy *piece)
+{
+    const struct walk *walk = context;
+    for (size_t i = 0; i < piece->n[0] * piece->n[1]; i++) {
+        ptrdiff_t at = piece->user_offset + (ptrdiff_t)(i % piece->n[0]) * piece->user_stride[0] +
+                       (ptrdiff_t)(i / piece->n[0]) * piece->user_stride[1];
+        CHECK(memcmp(walk->user + at, walk->packed + at, piece->bytes) == 0, "byte %td", at);
+    }
+    return FR_OK;
+}
+
 static void write_all(const struct driver_memory *memory, const unsigned char *bytes)
 {
     if (driver_owns(memory))
@@ -225,6 +236,40 @@ static void copy(const struct form *form, bool unpacks, bool to_host, bool batch
                             copy_rows, &walk) == FR_OK);
     check_all(&user, user_bytes, form->name);
     check_all(packed, packed_bytes, form->name);
+    fr_datatype_list_free(&sample.list);
+}
+
+// Bytes that a function of the program's is to see come to the host in their shape, by one copy
+// where they lie close together. Nothing beside what they span is written.
+static void test_same_shape(const struct form *form)
+{
+    struct sample sample;
+    struct fr_device_batch batch;
+    make(form, &sample);
+    check_fill(user_bytes, SPACE, 3);
+    check_fill(packed_bytes, SPACE, 4);
+    write_all(&user, user_bytes);
+    write_all(&host_packed, packed_bytes);
+    CU(cuCtxSynchronize());
+    const size_t origin = sample.packing.user - (uintptr_t)user.address;
+    const size_t low = (size_t)((ptrdiff_t)origin + sample.view.first);
+    sample.view.shape = FR_SHAPE_SAME;
+    sample.packing.direction = FR_TO_STAGE;
+    sample.packing.stage = (uintptr_t)host_packed.address + origin;
+    unsigned long before = calls("cuMemcpyAsync") + calls("cuMemcpyBatchAsync");
+    fr_device_batch_begin(&batch);
+    fr_staging_copy_elements(&sample.packing, &batch);
+    CHECK(fr_device_batch_finish(&batch) == FR_OK, "%s", form->name);
+    unsigned long used = calls("cuMemcpyAsync") + calls("cuMemcpyBatchAsync") - before;
+    CHECK(used == 1, "%s: %lu copies", form->name, used);
+    memcpy(got, host_packed.address, SPACE);
+    struct walk walk = {got + origin, user_bytes + origin, false};
+    CHECK(fr_datatype_visit(&sample.layout, sample.packing.count, false, sample.packing.bytes,
+                            check_rows, &walk) == FR_OK);
+    CHECK(memcmp(got, packed_bytes, low) == 0, "%s: bytes before", form->name);
+    const size_t high = low + sample.view.span;
+    CHECK(memcmp(got + high, packed_bytes + high, SPACE - high) == 0, "%s: bytes behind",
+          form->name);
     fr_datatype_list_free(&sample.list);
 }
 
@@ -292,6 +337,8 @@ int main(void)
     CHECK(fr_device_present() && fr_device_query(user.address, &range) == FR_OK);
     test_no_memory();
     test_forms(true, 1);
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(forms); i++)
+        test_same_shape(&forms[i]);
     frsim_fail_fn *fail_call;
     memcpy(&fail_call, &fail, sizeof(fail_call));
     test_failures(fail_call);
