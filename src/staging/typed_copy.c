@@ -136,15 +136,15 @@ struct fr_policy_pieces fr_staging_count_pieces(const struct fr_layout *layout, 
     return pieces;
 }
 
-// Starts one copy of all that the blocks span to staging memory of the same shape, which is
-// Fabrail's own, gaps and all. Without a kernel that is done where the CPU would pack.
+// Starts one copy of all that the blocks span to host memory of the same shape, which is Fabrail's
+// own, gaps and all. Without a kernel that is done where the CPU would pack.
 static bool copy_with_gaps(const struct fr_staging_packing *packing,
                            const struct fr_policy_pieces *pieces, bool has_kernel,
                            struct fr_device_batch *batch)
 {
     const struct fr_staging_view *view = packing->view;
     uintptr_t low, high;
-    if (packing->direction != FR_TO_STAGE || is_packed(packing))
+    if (packing->direction != FR_TO_STAGE || is_packed(packing) || view->path != FR_PATH_HOST)
         return false;
     fr_staging_packing_span(packing, &low, &high);
     bool pays = has_kernel ? fr_policy_copies_gaps(pieces, high - low)
@@ -156,7 +156,6 @@ static bool copy_with_gaps(const struct fr_staging_packing *packing,
         .src = (const void *)low,
         .bytes = high - low,
         .n = {1, 1},
-        .on_device = view->path != FR_PATH_HOST,
     };
     fr_device_batch_copy(batch, &view->range, packing->direction, &copy);
     return true;
