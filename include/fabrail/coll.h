@@ -33,7 +33,7 @@ struct fr_coll_queued;
 // guarded by the lock of queue.c.
 struct fr_coll_queue {
     bool used;                    // there was such a task; written in collective calls alone
-    bool is_held;                 // a thread goes on with the team's tasks
+    const void *holder;           // names the thread that has the team in hand; NULL: none
     bool is_listed;               // among the teams that have such tasks
     uint64_t looked;              // number of the last look
     struct fr_coll_queued *first; // under way
@@ -56,10 +56,17 @@ struct fr_coll_team {
     bool lacks_memory;         // all ranks know that some rank could not have it
     unsigned clones;           // that were made, on all ranks in the same order
     unsigned clone;            // number of this one among them, 0 for none
-    bool opens_later;          // calls that wait for nobody have begun to open the segment
-    bool tried;                // this rank has said whether it could use the segment
-    struct fr_wait opening;    // the wait for other ranks to open it
-    int64_t looked_ns;         // how long that had lasted at the last look for ranks that are gone
+    // A team of the same ranks for nonblocking operations, in a part of the slab; NULL without one.
+    // No order but their own holds for its rounds, and no rank ever quits it.
+    struct fr_coll_team *beside;
+    uint64_t parts_used;         // a bit for each part of the slab that this rank uses
+    struct fr_coll_team *origin; // the team whose slab this one has a part of, or NULL
+    unsigned part;
+    _Atomic unsigned untold; // what a thread that calls no MPI has left to tell the others
+    bool opens_later;        // calls that wait for nobody have begun to open the segment
+    bool tried;              // this rank has said whether it could use the segment
+    struct fr_wait opening;  // the wait for other ranks to open it
+    int64_t looked_ns;       // how long that had lasted at the last look for ranks that are gone
     struct fr_coll_number number;
     // First of the tags that are this team's alone. An exchange has FR_COLL_TEAM_TAGS.
     int first_tag;
@@ -129,11 +136,23 @@ static inline bool fr_coll_team_agrees(const struct fr_coll_team *team)
     return team->opens_later || team->segment || team->slab;
 }
 
-// Makes a team of one host ready for tasks of calls that wait for nobody. Called on all ranks in
-// the same call. The ranks open the memory in which they agree while their tasks go on. Where there
-// is none in the end, tasks end with FR_ERR_UNSUPPORTED on all ranks. Returns false, on all ranks,
-// where there can be no such tasks.
-bool fr_coll_team_takes_later(struct fr_coll_team *team);
+// Makes a team ready for tasks of calls that wait for nobody. Called on all ranks in the same call.
+// Ranks of one host open the memory in which they agree while their tasks go on. Where there is
+// none in the end, tasks end with FR_ERR_UNSUPPORTED on all ranks. Returns the team whose tasks
+// they are; NULL, on all ranks, where there can be no such tasks.
+struct fr_coll_team *fr_coll_team_for_later(struct fr_coll_team *team);
+
+// Returns whether a call that waits for nobody may begin a task. All ranks find the same.
+static inline bool fr_coll_team_may_begin_later(const struct fr_coll_team *team)
+{
+    return team->place || team->slab;
+}
+
+// Tells the others what threads that call no MPI have left to tell. Called in calls of MPI.
+void fr_coll_team_tell_rest(struct fr_coll_team *team);
+// Tells the ranks of several hosts that this one has given up, or has quit: as a meeting's `call`.
+// A thread that calls no MPI leaves that to others.
+void fr_coll_team_tell(struct fr_coll_team *team, uint64_t call);
 
 // Returns whether the ranks could agree, had none quit. What all ranks find alike without an
 // agreement stays in use then.
@@ -159,12 +178,16 @@ int fr_coll_team_take_tags(struct fr_coll_team *team, int count);
 
 // Returns a team for one persistent operation of `team`. Returns NULL without memory, or where this
 // process has many of them, since each call goes on with all that are started. It has no segment
-// yet. Freed by fr_coll_team_clone_free, before `team` goes.
-struct fr_coll_team *fr_coll_team_clone_new(const struct fr_coll_team *team);
+// yet, and its part of a slab no place. Freed by fr_coll_team_clone_free, before `team` goes.
+struct fr_coll_team *fr_coll_team_clone_new(struct fr_coll_team *team);
 
-// Opens the segment of a clone, with all ranks, in the call that makes the operation. `clone` is
-// NULL on a rank that has none for the operation. Returns false on all ranks alike where some
-// rank cannot have it.
+// Makes the team for nonblocking operations of a team that has a slab. All ranks are to agree that
+// they could. Returns false without memory.
+bool fr_coll_team_make_beside(struct fr_coll_team *team);
+
+// Opens the segment of a clone, or its part of the slab, with all ranks, in the call that makes the
+// operation. `clone` is NULL on a rank that has none for the operation. Returns false on all ranks
+// alike where some rank cannot have it.
 bool fr_coll_team_clone_open(struct fr_coll_team *team, struct fr_coll_team *clone,
                              const char *call);
 

@@ -132,6 +132,7 @@ static bool plan(struct fr_coll_task *task)
     bool planned = part->plan(team, part->operation, &task->move) &&
                    fr_coll_copy_plan(&part->before, false, &task->move) &&
                    fr_coll_copy_plan(&part->after, true, &task->move);
+    task->move.is_synced = part->is_queued;
     memory->past = past; // all ranks go on from the same
     memory->last = last;
     return planned;
@@ -152,9 +153,10 @@ void fr_coll_agree_prepare(struct fr_coll_task *task)
     advert->eligible = 1;
     for (int side = 0; side < FR_COLL_SIDES && advert->eligible; side++)
         advert->eligible = prepare_buffer(team, &part->buffers[side], &advert->handles[side]);
-    advert->eligible = advert->eligible &&
-                       quiesce(&part->before, part->before.piece.src) == FR_OK &&
-                       quiesce(&part->after, part->after.piece.dst) == FR_OK;
+    if (!part->is_queued)
+        advert->eligible = advert->eligible &&
+                           quiesce(&part->before, part->before.piece.src) == FR_OK &&
+                           quiesce(&part->after, part->after.piece.dst) == FR_OK;
     task->user = user_of(part);
     bool known = fr_coll_mapset_number(team, task->user, advert);
     memcpy(advert + 1, part->slots, slot_bytes);
@@ -165,7 +167,7 @@ void fr_coll_agree_prepare(struct fr_coll_task *task)
     task->previous = memory->past;
     task->moves = plan(task);
     if (!task->moves)
-        fr_coll_copy_begin(&part->before, false, &task->work);
+        fr_coll_copy_begin(&part->before, false, part->is_queued, &task->work);
 }
 
 void fr_coll_agree_refuse(struct fr_coll_task *task)

@@ -159,6 +159,7 @@ void fr_coll_alltoall_begin(struct fr_coll_task *task, struct fr_coll_team *team
         .mover = exchange->send_range,
         .before = exchange->before,
         .after = exchange->after,
+        .is_queued = exchange->is_queued,
         .plan = plan_move,
         .move = move,
         .steps = 1,

@@ -291,7 +291,7 @@ static bool is_ready(const struct fr_coll_team *team, const struct fr_coll_host 
 {
     if (host->ops->share)
         return shared_by(host, rank) > chunk;
-    bool needs = rank == team->rank || host->ops->needs(team, host, rank);
+    bool needs = rank == team->rank || host->ops->needs(team, host, rank, chunk);
     return !needs || !has_chunk(host, rank, chunk) || published_by(host, rank) > chunk;
 }
 
@@ -444,8 +444,9 @@ void fr_coll_host_end(const struct fr_coll_team *team, struct fr_coll_host *host
 {
     free(host->scratch);
     free(host->post);
+    free(host->rooms);
     host->scratch = NULL;
-    host->post = NULL;
+    host->post = host->rooms = NULL;
     if (!host->is_open)
         return;
     if (have_all_attached(team, host)) {

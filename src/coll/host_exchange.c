@@ -89,9 +89,11 @@ static enum fr_status load(const struct fr_coll_team *team, const struct fr_coll
     return status;
 }
 
-static bool needs(const struct fr_coll_team *team, const struct fr_coll_host *host, int other)
+static bool needs(const struct fr_coll_team *team, const struct fr_coll_host *host, int other,
+                  uint64_t chunk)
 {
-    return fr_coll_host_words(team, host, other)[WORDS * team->rank + BYTES] > 0;
+    const uint64_t *words = fr_coll_host_words(team, host, other) + WORDS * team->rank;
+    return find_part(host, chunk, words[BEGIN], words[BYTES]).bytes > 0;
 }
 
 static enum fr_status store(const struct fr_coll_team *team, struct fr_coll_host *host,

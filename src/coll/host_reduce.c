@@ -107,10 +107,12 @@ static enum fr_status store(const struct fr_coll_team *team, struct fr_coll_host
                     fr_coll_host_count_in(host, chunk));
 }
 
-static bool needs(const struct fr_coll_team *team, const struct fr_coll_host *host, int other)
+static bool needs(const struct fr_coll_team *team, const struct fr_coll_host *host, int other,
+                  uint64_t chunk)
 {
     (void)team;
     (void)other;
+    (void)chunk;
     return own_of(host)->receives;
 }
 
@@ -158,15 +160,15 @@ static enum fr_status combine_own(const struct fr_coll_team *team, struct fr_col
 }
 
 // Where vectors are short, combining them takes each rank less time than waiting for others'
-// shares.
-static const struct fr_coll_host_ops *ops_of(enum fr_coll_form form, bool is_short)
+// shares. Across hosts no rank sees what another one has combined.
+static const struct fr_coll_host_ops *ops_of(enum fr_coll_form form, bool is_apart)
 {
     static const struct fr_coll_host_ops all = {.load = load, .share = combine, .store = store};
     static const struct fr_coll_host_ops scan = {
         .load = load, .share = combine_scan, .store = store};
     static const struct fr_coll_host_ops apart = {
         .load = load, .needs = needs, .store = combine_own};
-    if (is_short)
+    if (is_apart)
         return &apart;
     switch (form) {
     case FR_COLL_SCATTERED:
@@ -179,10 +181,10 @@ static const struct fr_coll_host_ops *ops_of(enum fr_coll_form form, bool is_sho
     }
 }
 
-void fr_coll_host_reduce_prepare(struct fr_coll_host_reduce *own)
+void fr_coll_host_reduce_prepare(const struct fr_coll_team *team, struct fr_coll_host_reduce *own)
 {
     struct fr_coll_host *host = &own->host;
-    host->ops = ops_of(own->reduce->form, host->is_short);
+    host->ops = ops_of(own->reduce->form, host->is_short || team->slab);
     host->element_bytes = fr_device_reduce_element_bytes(own->reduce->row);
     host->elements = own->reduce->elements;
     host->likely_bytes = host->elements * host->element_bytes;

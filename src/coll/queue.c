@@ -12,6 +12,7 @@ static struct fr_lock lock = FR_LOCK_INIT;
 static struct fr_coll_team *listed FR_GUARDED_BY(lock); // those looked at last stand last
 static uint64_t looks FR_GUARDED_BY(lock);              // ever
 static _Atomic size_t count;                            // of queued tasks
+static FR_TLS char self;                                // its address names the thread
 
 size_t fr_coll_queue_count(void)
 {
@@ -26,10 +27,13 @@ static void list(struct fr_coll_team *team) FR_REQUIRES(lock)
     DL_APPEND2(listed, team, queue.prev, queue.next);
 }
 
-// Gives a team up, and takes it off the list if it has no more tasks.
+// Gives a team up, and takes it off the list if it has no more tasks. A thread that took hold of it
+// before it had a queue has nothing to give up.
 static void release(struct fr_coll_team *team) FR_REQUIRES(lock)
 {
-    team->queue.is_held = false;
+    if (team->queue.holder != &self)
+        return;
+    team->queue.holder = NULL;
     if (team->queue.first || !team->queue.is_listed)
         return;
     DL_DELETE2(listed, team, queue.prev, queue.next);
@@ -110,9 +114,9 @@ static struct fr_coll_team *take_unseen(uint64_t look) FR_REQUIRES(lock)
         DL_DELETE2(listed, team, queue.prev, queue.next);
         DL_APPEND2(listed, team, queue.prev, queue.next);
         team->queue.looked = look;
-        if (team->queue.is_held)
+        if (team->queue.holder)
             continue;
-        team->queue.is_held = true;
+        team->queue.holder = &self;
         return team;
     }
     return NULL;
@@ -139,12 +143,12 @@ void fr_coll_queue_hold(struct fr_coll_team *team)
     if (FR_LIKELY(!team->queue.used))
         return;
     fr_core_lock(&lock);
-    while (team->queue.is_held) {
+    while (team->queue.holder) {
         fr_core_unlock(&lock);
         fr_wait_yield();
         fr_core_lock(&lock);
     }
-    team->queue.is_held = true;
+    team->queue.holder = &self;
     fr_core_unlock(&lock);
 }
 

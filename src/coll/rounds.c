@@ -87,15 +87,10 @@ static int find_late(const struct fr_coll_team *team, uint64_t round, bool *lost
     return late;
 }
 
-static struct fr_coll_meeting end_of(const struct fr_coll_team *team)
-{
-    return fr_coll_team_meeting(team, FR_COLL_MEET_END, 0);
-}
-
 // Whether a rank has told the others that the team is broken. Ranks of one host see that in memory.
 static bool is_given_up(struct fr_coll_team *team, const char *call)
 {
-    const struct fr_coll_meeting end = end_of(team);
+    const struct fr_coll_meeting end = fr_coll_team_meeting(team, FR_COLL_MEET_END, 0);
     if (!team->slab || !fr_coll_team_message_was_told(&end))
         return false;
     fr_error("%s: another rank of the communicator has given up", call);
@@ -151,9 +146,8 @@ static enum fr_status fail(struct fr_coll_team *team, const struct fr_coll_round
 {
     if (team->quit && !round->ends)
         return FR_ERR_UNSUPPORTED;
-    const struct fr_coll_meeting end = end_of(team);
     if (team->slab && !team->broken)
-        fr_coll_team_message_tell(&end);
+        fr_coll_team_tell(team, FR_COLL_MEET_END);
     fr_coll_team_break(team);
     return FR_ERR_MPI;
 }
@@ -202,6 +196,26 @@ enum fr_status fr_coll_round_post(struct fr_coll_team *team, struct fr_coll_roun
     return FR_OK;
 }
 
+// Looks whether all have posted for a round.
+static enum fr_status look(struct fr_coll_team *team, struct fr_coll_round *round, uint64_t number,
+                           bool *met)
+{
+    enum fr_status status = FR_OK;
+    if (team->segment)
+        *met = fr_coll_segment_has_all(team->segment, number);
+    else
+        status = fr_coll_slab_look(team->slab, number, met);
+    bool stays = status == FR_OK && (*met || goes_on(team, round, number));
+    return stays ? FR_OK : fail(team, round);
+}
+
+enum fr_status fr_coll_round_settle(struct fr_coll_team *team, struct fr_coll_round *round,
+                                    bool *settled)
+{
+    *settled = true;
+    return team->slab ? look(team, round, team->round, settled) : FR_OK;
+}
+
 enum fr_status fr_coll_round_meet(struct fr_coll_team *team, struct fr_coll_round *round,
                                   const struct fr_coll_post *post, bool *met)
 {
@@ -209,14 +223,7 @@ enum fr_status fr_coll_round_meet(struct fr_coll_team *team, struct fr_coll_roun
     *met = false;
     if (!round->number)
         status = fr_coll_round_post(team, round, post);
-    if (!round->number)
-        return status;
-    if (team->segment)
-        *met = fr_coll_segment_has_all(team->segment, round->number);
-    else
-        status = fr_coll_slab_look(team->slab, round->number, met);
-    bool stays = status == FR_OK && (*met || goes_on(team, round, round->number));
-    return stays ? FR_OK : fail(team, round);
+    return round->number ? look(team, round, round->number, met) : status;
 }
 
 bool fr_coll_round_is_marked(const struct fr_coll_team *team, int rank, uint64_t number)

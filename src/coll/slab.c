@@ -10,7 +10,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { LINE_BYTES = 64, DEPTH = FR_COLL_SLAB_DEPTH };
+enum {
+    LINE_BYTES = 64,
+    PAGE_BYTES = 4096,
+    DEPTH = FR_COLL_SLAB_DEPTH,
+    LONG_CHUNK_BYTES = 64 << 10,
+    ALL_CHUNKS_BYTES = 512 << 10, // of all ranks together, which each rank fetches
+    SLAB_BYTES = 2 << 20,         // what a driver gives at least
+    LEAST_PARTS = 4,
+};
 
 static size_t round_up(size_t bytes)
 {
@@ -35,10 +43,41 @@ enum fr_status fr_coll_slab_copy_in(struct fr_coll_slab *slab, size_t offset, si
 {
     slab->pieces[0] = (struct fr_device_push_piece){
         .dst = (uintptr_t)slab->mirror + offset,
-        .src = slab->own.address + offset,
+        .src = slab->at + offset,
         .bytes = bytes,
     };
     return move(slab, 1);
+}
+
+size_t fr_coll_slab_chunk_bytes(const struct fr_coll_slab *slab)
+{
+    return slab->chunk_bytes;
+}
+
+static uint64_t chunk_at(const struct fr_coll_slab *slab, int rank, uint64_t round)
+{
+    return slab->addresses[rank] + slab->bytes + round % FR_COLL_SLAB_CHUNKS * slab->chunk_bytes;
+}
+
+// Copies by a copy engine, as the host's memory need not be page-locked.
+static enum fr_status copy(struct fr_coll_slab *slab, uint64_t to, uint64_t from, size_t bytes)
+{
+    const struct fr_device_push_piece piece = {.dst = to, .src = from, .bytes = bytes};
+    struct fr_device_work work;
+    fr_device_push_begin(&slab->range, &piece, 1, FR_ENGINE_CE, 0, FR_ORIGIN_OWN, &work);
+    return fr_device_work_end(&work);
+}
+
+enum fr_status fr_coll_slab_publish(struct fr_coll_slab *slab, uint64_t round, const void *from,
+                                    size_t bytes)
+{
+    return copy(slab, chunk_at(slab, slab->rank, round), (uintptr_t)from, bytes);
+}
+
+enum fr_status fr_coll_slab_fetch(struct fr_coll_slab *slab, int rank, uint64_t round, void *to,
+                                  size_t bytes)
+{
+    return copy(slab, (uintptr_t)to, chunk_at(slab, rank, round), bytes);
 }
 
 enum fr_status fr_coll_slab_store(struct fr_coll_slab *slab, const void *from, size_t offset,
@@ -55,40 +94,75 @@ enum fr_status fr_coll_slab_store(struct fr_coll_slab *slab, const void *from, s
     return move(slab, (size_t)slab->size);
 }
 
-static bool allocate(struct fr_coll_slab *slab)
+// Allocates what each part has, and page-locks what the device reaches.
+static enum fr_status allocate(struct fr_coll_slab *slab)
 {
     size_t n = (size_t)slab->size;
-    slab->mappings = calloc(n, sizeof(*slab->mappings));
-    slab->handles = calloc(n, sizeof(*slab->handles));
     slab->addresses = calloc(n, sizeof(*slab->addresses));
     slab->pieces = calloc(n, sizeof(*slab->pieces));
     slab->host_bytes = slab->bytes + round_up(DEPTH * (slab->slot_bytes + sizeof(uint64_t)));
     void *memory =
         mmap(NULL, slab->host_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return false;
+        return FR_ERR_NO_MEMORY;
     slab->mirror = memory;
     slab->posting = slab->mirror + slab->bytes;
-    return slab->mappings && slab->handles && slab->addresses && slab->pieces;
+    if (!slab->addresses || !slab->pieces)
+        return FR_ERR_NO_MEMORY;
+    enum fr_status status = fr_device_host_register(slab->mirror, slab->host_bytes);
+    slab->page_locked = status == FR_OK;
+    return status;
+}
+
+// Threads that have no context, or another one, go on with the rounds of a part.
+static void fix_context(struct fr_device_range *range)
+{
+    void *context = NULL;
+    if (!range->context && fr_device_context_of(range, &context) == FR_OK)
+        range->context = context;
 }
 
 static enum fr_status export(struct fr_coll_slab *slab, struct fr_ipc_handle *handle) {
     const void *address = (const void *)slab->own.address;
-    fr_device_classify(address, slab->bytes, &slab->range);
+    fr_device_classify(address, slab->own.bytes, &slab->range);
+    fix_context(&slab->range);
     if (!(slab->range.caps & FR_SHARE_FABRIC)) return FR_ERR_UNSUPPORTED;
     enum fr_status status = fr_ipc_export(&slab->range, address, slab->bytes, handle);
     return status == FR_OK && !(handle->ways & FR_SHARE_FABRIC) ? FR_ERR_UNSUPPORTED : status;
 }
 
-// Clears a slab, since new memory holds what its last owner left there.
+// Clears all parts, since new memory holds what its last owner left there.
 static enum fr_status clear(struct fr_coll_slab *slab)
 {
-    slab->pieces[0] = (struct fr_device_push_piece){
-        .dst = slab->own.address,
-        .src = (uintptr_t)slab->mirror,
-        .bytes = slab->bytes,
-    };
-    return move(slab, 1);
+    enum fr_status status = FR_OK;
+    for (unsigned part = 0; part < slab->parts && status == FR_OK; part++) {
+        slab->pieces[0] = (struct fr_device_push_piece){
+            .dst = slab->at + part * slab->part_bytes,
+            .src = (uintptr_t)slab->mirror,
+            .bytes = slab->bytes,
+        };
+        status = move(slab, 1);
+    }
+    return status;
+}
+
+static void lay_out(struct fr_coll_slab *slab, size_t post_bytes)
+{
+    const size_t n = (size_t)slab->size, chunk = ALL_CHUNKS_BYTES / n / PAGE_BYTES * PAGE_BYTES;
+    slab->slot_bytes = round_up(post_bytes);
+    slab->given_offset = round_up(DEPTH * n * sizeof(uint64_t));
+    slab->posts_offset = 2 * slab->given_offset;
+    slab->control_offset = slab->posts_offset + DEPTH * n * slab->slot_bytes;
+    slab->bytes = slab->control_offset + LINE_BYTES;
+    _Static_assert(FR_ROUND_CONTROLS * sizeof(uint64_t) <= LINE_BYTES, "a line for the blocks");
+    slab->chunk_bytes = chunk < PAGE_BYTES         ? PAGE_BYTES
+                        : chunk < LONG_CHUNK_BYTES ? chunk
+                                                   : LONG_CHUNK_BYTES;
+    slab->part_bytes = slab->bytes + FR_COLL_SLAB_CHUNKS * slab->chunk_bytes;
+    const size_t parts = SLAB_BYTES / slab->part_bytes;
+    slab->parts = parts < LEAST_PARTS          ? LEAST_PARTS
+                  : parts < FR_COLL_SLAB_PARTS ? (unsigned)parts
+                                               : FR_COLL_SLAB_PARTS;
 }
 
 enum fr_status fr_coll_slab_make(int device, int rank, int size, size_t post_bytes,
@@ -99,19 +173,14 @@ enum fr_status fr_coll_slab_make(int device, int rank, int size, size_t post_byt
         return FR_ERR_NO_MEMORY;
     slab->rank = rank;
     slab->size = size;
-    slab->slot_bytes = round_up(post_bytes);
-    slab->given_offset = round_up(DEPTH * (size_t)size * sizeof(uint64_t));
-    slab->posts_offset = 2 * slab->given_offset;
-    slab->control_offset = slab->posts_offset + DEPTH * (size_t)size * slab->slot_bytes;
-    slab->bytes = slab->control_offset + LINE_BYTES;
-    _Static_assert(FR_ROUND_CONTROLS * sizeof(uint64_t) <= LINE_BYTES, "a line for the blocks");
+    lay_out(slab, post_bytes);
     slab->has_kernels = true;
-    enum fr_status status = allocate(slab) ? FR_OK : FR_ERR_NO_MEMORY;
+    slab->mappings = calloc((size_t)size, sizeof(*slab->mappings));
+    slab->handles = calloc((size_t)size, sizeof(*slab->handles));
+    enum fr_status status = slab->mappings && slab->handles ? allocate(slab) : FR_ERR_NO_MEMORY;
     if (status == FR_OK)
-        status = fr_device_host_register(slab->mirror, slab->host_bytes);
-    slab->page_locked = status == FR_OK;
-    if (status == FR_OK)
-        status = fr_device_memory_create(device, slab->bytes, &slab->own);
+        status = fr_device_memory_create(device, slab->parts * slab->part_bytes, &slab->own);
+    slab->at = slab->own.address;
     if (status == FR_OK)
         status = export(slab, handle);
     if (status == FR_OK)
@@ -142,6 +211,39 @@ enum fr_status fr_coll_slab_map(struct fr_coll_slab *slab, const struct fr_ipc_h
     return FR_OK;
 }
 
+unsigned fr_coll_slab_parts(const struct fr_coll_slab *slab)
+{
+    return slab->parts;
+}
+
+struct fr_coll_slab *fr_coll_slab_part_new(struct fr_coll_slab *whole)
+{
+    struct fr_coll_slab *part = malloc(sizeof(*part));
+    if (!part)
+        return NULL;
+    *part = *whole;
+    part->whole = whole;
+    part->own = (struct fr_device_memory){.device = whole->own.device};
+    part->mappings = NULL;
+    part->handles = NULL;
+    part->page_locked = false;
+    part->mirror = NULL;
+    if (allocate(part) == FR_OK)
+        return part;
+    fr_coll_slab_close(part);
+    return NULL;
+}
+
+void fr_coll_slab_part_place(struct fr_coll_slab *part, unsigned place, uint64_t first)
+{
+    const uint64_t offset = place * part->part_bytes;
+    part->at = part->whole->at + offset;
+    for (int rank = 0; rank < part->size; rank++)
+        part->addresses[rank] = part->whole->addresses[rank] + offset;
+    part->first = part->posted = part->given = part->complete = part->wanted = part->taken = first;
+    part->posted_bytes = 0;
+}
+
 void fr_coll_slab_close(struct fr_coll_slab *slab)
 {
     if (!slab)
@@ -152,7 +254,8 @@ void fr_coll_slab_close(struct fr_coll_slab *slab)
         if (mapped) // nobody else wants it
             fr_ipc_forget_buffer(&slab->handles[rank].owner, slab->handles[rank].buffer_id);
     }
-    fr_device_memory_destroy(&slab->own);
+    if (!slab->whole)
+        fr_device_memory_destroy(&slab->own);
     if (slab->page_locked)
         fr_device_host_unregister(slab->mirror);
     if (slab->mirror)

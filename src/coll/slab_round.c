@@ -103,8 +103,9 @@ static enum fr_status look_at_row(struct fr_coll_slab *slab, uint64_t round, siz
 enum fr_status fr_coll_slab_look_for_room(struct fr_coll_slab *slab, uint64_t round, bool *has_room)
 {
     *has_room = true;
-    return round < DEPTH ? FR_OK
-                         : look_at_row(slab, round - (DEPTH - 1), 0, all_have_posted, has_room);
+    return round < slab->first + DEPTH
+               ? FR_OK
+               : look_at_row(slab, round - (DEPTH - 1), 0, all_have_posted, has_room);
 }
 
 // Describes what a kernel is to do in a round.
@@ -122,9 +123,9 @@ static struct fr_round describe(const struct fr_coll_slab *slab, uint64_t round,
         .posts_bytes = (size_t)slab->size * slab->slot_bytes,
         .next_word = make_word(round + 1, FR_COLL_SLAB_WELL),
         .next_offset = word_offset(slab, round + 1, 0),
-        .own = slab->own.address,
+        .own = slab->at,
         .mirror = (uintptr_t)slab->mirror,
-        .control = slab->own.address + slab->control_offset,
+        .control = slab->at + slab->control_offset,
         .spin_ns = slab->shares ? 0 : SPIN_NS,
         .rank = (uint32_t)slab->rank,
         .size = (uint32_t)slab->size,
@@ -135,7 +136,7 @@ static struct fr_round describe(const struct fr_coll_slab *slab, uint64_t round,
 // Writes what is to be posted where the device finds it.
 static bool prepare(struct fr_coll_slab *slab, uint64_t round, const struct fr_coll_post *post)
 {
-    bool has_room = round < DEPTH || slab->complete >= round - (DEPTH - 1);
+    bool has_room = round < slab->first + DEPTH || slab->complete >= round - (DEPTH - 1);
     if (round != slab->posted + 1 || post->bytes > slab->slot_bytes || !has_room)
         return false;
     if (post->bytes > 0)

@@ -95,14 +95,21 @@ static bool go_on_by_posts(struct fr_coll_task *task, enum fr_coll_posted posted
     return enter_round(task, FR_COLL_STAGE_DATA);
 }
 
-// Posts this rank's data, and does the operation once those of all are there.
+// Posts this rank's data, and does the operation once those of all are there. Long data take some
+// rounds.
 static bool meet_data(struct fr_coll_task *task)
 {
     struct fr_coll_team *team = task->team;
-    bool met = false;
+    bool met = true, goes_on = false;
+    enum fr_status status = FR_OK;
     if (!task->round.number)
+        status = fr_coll_round_settle(team, &task->round, &met);
+    if (status == FR_OK && !met)
+        return false;
+    if (status == FR_OK && !task->round.number)
         task->post = fr_coll_host_posts_load(team, task->host);
-    enum fr_status status = fr_coll_round_meet(team, &task->round, &task->post, &met);
+    if (status == FR_OK)
+        status = fr_coll_round_meet(team, &task->round, &task->post, &met);
     if (status != FR_OK)
         return end(task, status);
     if (task->round.number && task->host->failure != FR_OK) // all hear of it
@@ -112,9 +119,11 @@ static bool meet_data(struct fr_coll_task *task)
     enum fr_coll_posted posted = fr_coll_host_posts_find(team, task->host, task->round.number);
     if (posted != FR_COLL_POSTED_DATA)
         return go_on_by_posts(task, posted);
-    status = fr_coll_host_posts_take(team, task->host, task->round.number);
+    status = fr_coll_host_posts_take(team, task->host, task->round.number, &goes_on);
     fr_coll_round_done(team, task->round.number);
     task->is_by_posts = true;
+    if (goes_on)
+        return enter_round(task, FR_COLL_STAGE_DATA);
     return end(task, failure_of(status));
 }
 
@@ -289,7 +298,7 @@ static bool meet_results(struct fr_coll_task *task)
         return end(task, FR_OK);
     if (task->done == FR_COLL_SLAB_POSTED && task->step < task->part.steps)
         return enter(task, FR_COLL_STAGE_MOVE);
-    fr_coll_copy_begin(&task->part.after, true, &task->work);
+    fr_coll_copy_begin(&task->part.after, true, task->part.is_queued, &task->work);
     return enter(task, FR_COLL_STAGE_COPY_OUT);
 }
 

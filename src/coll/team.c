@@ -55,6 +55,7 @@ static void destroy(struct fr_coll_team *team)
     if (!team)
         return;
     fr_coll_queue_close(team);
+    fr_coll_team_clone_free(team->beside);
     fr_coll_number_drop(&team->number);
     fr_coll_mapset_destroy(team);
     fr_coll_segment_close(team->segment);
@@ -208,6 +209,31 @@ static void leave_posts(struct fr_coll_team *team)
         fr_coll_segment_done(team->segment, UINT64_MAX);
 }
 
+enum { UNTOLD_END = 1, UNTOLD_QUIT = 2 };
+
+void fr_coll_team_tell(struct fr_coll_team *team, uint64_t call)
+{
+    const bool quits = call == FR_COLL_MEET_QUIT;
+    if (fr_job_control_stays_here) {
+        atomic_fetch_or(&team->untold, quits ? UNTOLD_QUIT : UNTOLD_END);
+        return;
+    }
+    const struct fr_coll_meeting last =
+        fr_coll_team_meeting(team, call, quits ? team->quits_at_meeting : 0);
+    fr_coll_team_message_tell(&last);
+}
+
+void fr_coll_team_tell_rest(struct fr_coll_team *team)
+{
+    if (FR_LIKELY(atomic_load_explicit(&team->untold, memory_order_relaxed) == 0))
+        return;
+    const unsigned untold = atomic_exchange(&team->untold, 0);
+    if (untold & UNTOLD_END)
+        fr_coll_team_tell(team, FR_COLL_MEET_END);
+    if (untold & UNTOLD_QUIT)
+        fr_coll_team_tell(team, FR_COLL_MEET_QUIT);
+}
+
 static void tell_quit(struct fr_coll_team *team)
 {
     team->quits = false;
@@ -215,9 +241,7 @@ static void tell_quit(struct fr_coll_team *team)
         fr_coll_discovery_quit(team->place, team->tried ? FR_COLL_QUIT : FR_COLL_QUIT_UNTRIED);
         team->quit = fr_coll_discovery_was_quit(team->place);
     } else {
-        const struct fr_coll_meeting last =
-            fr_coll_team_meeting(team, FR_COLL_MEET_QUIT, team->quits_at_meeting);
-        fr_coll_team_message_tell(&last);
+        fr_coll_team_tell(team, FR_COLL_MEET_QUIT);
         team->quit = FR_COLL_QUIT;
     }
 }
@@ -450,10 +474,12 @@ int fr_coll_team_take_tags(struct fr_coll_team *team, int count)
 
 // Whether a rank has quit does not matter here, since not all ranks need know that yet. Once the
 // team opens its memory in tasks, these write what else is read here.
-bool fr_coll_team_takes_later(struct fr_coll_team *team)
+struct fr_coll_team *fr_coll_team_for_later(struct fr_coll_team *team)
 {
-    if (!team->place || (!team->opens_later && team->lacks_memory))
-        return false;
+    if (!team->place)
+        return team->beside;
+    if (!team->opens_later && team->lacks_memory)
+        return NULL;
     team->opens_later = team->opens_later || !team->segment;
-    return true;
+    return team;
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Teams of persistent operations. Operations of one team take turns in the order of their calls,
-// but persistent ones are started in any order. So each has a segment of its own, which the ranks
-// open in the call that makes the operation.
+// but persistent ones are started in any order. So each has a segment of its own, or a part of the
+// slab, which the ranks open in the call that makes the operation.
+//
+// Nonblocking operations in slabs have a team for all of them. A rank that has quit the blocking
+// ones takes part in them still, as nothing else could do them without a call of MPI.
 #include "config.h"
 
 #include "fabrail/coll/queue.h"
@@ -14,10 +17,13 @@
 #include <stdlib.h>
 
 enum { MOST_CLONES = 64 };
+enum { PART_OF_TEAM, PART_BESIDE, FIRST_PARTS = (1 << PART_OF_TEAM) | (1 << PART_BESIDE) };
+enum { ROUNDS_SHIFT = 32 }; // a clone has so many rounds, as a power of two
 
 static _Atomic unsigned clone_count; // of this process
 
 #define STANDING (UINT64_C(1) << 61) // calls of meetings about persistent operations begin here
+#define CLONE    UINT64_C(0x9e3779b97f4a7c15) // tells names of clones apart
 
 // Waits for this rank's turn among the operations of its team, which then is in this thread's hand.
 static enum fr_status take_turn(struct fr_coll_team *team)
@@ -96,10 +102,51 @@ static enum fr_status open_segment(struct fr_coll_team *team, struct fr_coll_tea
     return status;
 }
 
-struct fr_coll_team *fr_coll_team_clone_new(const struct fr_coll_team *team)
+static uint64_t pass_words(uint64_t words, void *cookie)
 {
-    if (atomic_load_explicit(&clone_count, memory_order_relaxed) >= MOST_CLONES)
-        return NULL;
+    (void)cookie;
+    return words;
+}
+
+static struct fr_coll_meeting next_meeting(struct fr_coll_team *team)
+{
+    return fr_coll_team_meeting(team, STANDING + team->clones++, UINT64_MAX);
+}
+
+// Whether this rank knows of a rank that has quit. One that has heard of it may not wait for a
+// meeting that takes place all the same, so it must have no other outcome.
+static bool has_quit(const struct fr_coll_team *team)
+{
+    return team->quits || team->quit != FR_COLL_STAYS;
+}
+
+// Gives a clone the rounds of a part. Messages about them have the clone's own name.
+static void place(struct fr_coll_team *team, struct fr_coll_team *clone, unsigned part)
+{
+    const uint64_t first = (uint64_t)team->clones << ROUNDS_SHIFT;
+    clone->name = team->name + (part + first) * CLONE;
+    clone->round = first;
+    clone->part = part;
+    team->parts_used |= UINT64_C(1) << part;
+    fr_coll_slab_part_place(clone->slab, part, first);
+}
+
+// Gives a clone the first part of the slab that no rank uses.
+static enum fr_status open_in_slab(struct fr_coll_team *team, struct fr_coll_team *clone)
+{
+    const unsigned parts = fr_coll_slab_parts(team->slab);
+    const uint64_t missing = parts < FR_COLL_SLAB_PARTS ? UINT64_MAX << parts : 0;
+    uint64_t used = UINT64_MAX;
+    const struct fr_coll_meeting meeting = next_meeting(team);
+    uint64_t own = clone && !has_quit(team) ? team->parts_used | missing | FIRST_PARTS : UINT64_MAX;
+    if (!fr_coll_meet(&meeting, own, pass_words, NULL, &used) || used == UINT64_MAX)
+        return FR_ERR_UNSUPPORTED;
+    place(team, clone, (unsigned)__builtin_ctzll(~used));
+    return FR_OK;
+}
+
+static struct fr_coll_team *make(struct fr_coll_team *team)
+{
     struct fr_coll_team *clone = calloc(1, sizeof(*clone));
     if (!clone)
         return NULL;
@@ -111,12 +158,35 @@ struct fr_coll_team *fr_coll_team_clone_new(const struct fr_coll_team *team)
     clone->processes = team->processes;
     clone->opened = true;
     clone->never_quits = true;
-    return clone;
+    if (!team->slab)
+        return clone;
+    clone->origin = team;
+    clone->slab = fr_coll_slab_part_new(team->slab);
+    if (clone->slab)
+        return clone;
+    fr_coll_team_clone_free(clone);
+    return NULL;
+}
+
+struct fr_coll_team *fr_coll_team_clone_new(struct fr_coll_team *team)
+{
+    return atomic_load_explicit(&clone_count, memory_order_relaxed) < MOST_CLONES ? make(team)
+                                                                                  : NULL;
+}
+
+bool fr_coll_team_make_beside(struct fr_coll_team *team)
+{
+    team->beside = make(team);
+    if (team->beside)
+        place(team, team->beside, PART_BESIDE);
+    return team->beside != NULL;
 }
 
 bool fr_coll_team_clone_open(struct fr_coll_team *team, struct fr_coll_team *clone,
                              const char *call)
 {
+    if (team->slab)
+        return open_in_slab(team, clone) == FR_OK;
     enum fr_status status = take_turn(team);
     if (status == FR_OK)
         status = open_segment(team, clone, call);
@@ -124,19 +194,12 @@ bool fr_coll_team_clone_open(struct fr_coll_team *team, struct fr_coll_team *clo
     return status == FR_OK;
 }
 
-static uint64_t pass_words(uint64_t words, void *cookie)
-{
-    (void)cookie;
-    return words;
-}
-
 bool fr_coll_team_all_can(struct fr_coll_team *team, const char *call, bool own)
 {
     if (!team->place) {
         uint64_t lacks = 1;
-        const struct fr_coll_meeting meeting =
-            fr_coll_team_meeting(team, STANDING + team->clones++, UINT64_MAX);
-        return fr_coll_meet(&meeting, !own, pass_words, NULL, &lacks) && !lacks;
+        const struct fr_coll_meeting meeting = next_meeting(team);
+        return fr_coll_meet(&meeting, !own || has_quit(team), pass_words, NULL, &lacks) && !lacks;
     }
     enum fr_status status = take_turn(team);
     if (status == FR_OK)
@@ -152,6 +215,11 @@ void fr_coll_team_clone_free(struct fr_coll_team *clone)
     fr_coll_queue_close(clone);
     fr_coll_mapset_destroy(clone);
     fr_coll_segment_close(clone->segment);
+    fr_coll_slab_close(clone->slab);
+    if (clone->part > 0) { // it has a place
+        fr_coll_team_message_forget(clone->name);
+        clone->origin->parts_used &= ~(UINT64_C(1) << clone->part);
+    }
     free(clone);
     atomic_fetch_sub_explicit(&clone_count, 1, memory_order_relaxed);
 }

@@ -6,6 +6,7 @@
 #include "fabrail/coll/team_message.h"
 
 #include "fabrail/job.h"
+#include "fabrail/job/control.h"
 #include "fabrail/rndv/progress.h"
 
 #include <stdlib.h>
@@ -216,7 +217,8 @@ void fr_coll_team_message_tell(const struct fr_coll_meeting *meeting)
 
 bool fr_coll_team_message_was_told(const struct fr_coll_meeting *meeting)
 {
-    (void)receive_any();
+    if (!fr_job_control_stays_here)
+        (void)receive_any();
     for (int i = 0; i < meeting->size; i++) {
         struct arrived *arrived = take_arrived(meeting, i);
         free(arrived);

@@ -206,7 +206,7 @@ static enum fr_status plan_and_run(const struct fr_round *round, const uint64_t 
         plan_copies(&launch, move);
     else
         launch.round->next_word = 0;
-    if (move && move->count > 0) {
+    if (move && move->count > 0 && !move->is_synced) {
         enum fr_status status = fr_device_push_sync(move->range, move->pieces, move->count);
         if (status != FR_OK)
             return status;

@@ -201,18 +201,22 @@ size_t fr_intercept_exchange_bytes(const struct fr_request_op *op, const struct 
 }
 
 // Where the ranks need not know how much the others have, the size that is likely decides. No MPI's
-// own collectives and no messages take as little time as a short task.
+// own collectives and no messages take as little time as a short task. Between hosts of a clique no
+// size is left to them.
 bool fr_intercept_exchange_pays(enum fr_fn fn, const fr_word *args, const struct fr_coll_team *team)
 {
     const struct fr_request_op op = describe(fn, args);
-    if (!team->place ||
+    if (!fr_coll_team_may_begin_later(team) ||
         is_for_mpi(&op, team)) // sizes of wrong datatypes are an error by themselves
         return false;
     const int64_t bytes = (int64_t)fr_intercept_exchange_bytes(&op, team);
+    const bool may =
+        !fr_abi_shape_of(fn)->is_neighbourly || has_distinct_neighbours(fr_abi_comm(fn, args));
+    if (team->slab) // device memory and host memory alike go over NVLink
+        return bytes > 0 && may;
     if (!fr_policy_is_worth_task(bytes, team->size))
         return false;
     if (fr_policy_is_short(bytes, team->size))
         return true;
-    return fr_intercept_goes_by_messages(fn, args, team) &&
-           (!fr_abi_shape_of(fn)->is_neighbourly || has_distinct_neighbours(fr_abi_comm(fn, args)));
+    return fr_intercept_goes_by_messages(fn, args, team) && may;
 }

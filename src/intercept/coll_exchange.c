@@ -288,8 +288,18 @@ enum fr_status fr_intercept_exchange_open(struct fr_intercept_exchange *exchange
     return is_ready ? exchange->failure : FR_ERR_UNSUPPORTED;
 }
 
+// Makes the copies to workspace that the task was to make.
+static enum fr_status copy_before(const struct fr_intercept_exchange *exchange)
+{
+    struct fr_device_work work;
+    fr_coll_copy_begin(&exchange->before, false, exchange->is_queued, &work);
+    return fr_device_work_end(&work);
+}
+
 enum fr_status fr_intercept_exchange_leave_device(struct fr_intercept_exchange *exchange)
 {
+    if (exchange->failure == FR_OK && exchange->before.piece.bytes)
+        exchange->failure = copy_before(exchange);
     if (exchange->failure == FR_OK &&
         (exchange->send.shapes.blocks || exchange->receive.shapes.blocks)) {
         close(exchange);
@@ -371,7 +381,7 @@ void fr_intercept_exchange_begin(struct fr_intercept_exchange *exchange, struct 
 enum fr_status fr_intercept_exchange_end(struct fr_intercept_exchange *exchange,
                                          enum fr_status status)
 {
-    if (status == FR_OK && !exchange->after.piece.bytes)
+    if (status == FR_OK && (exchange->is_by_cpus || !exchange->after.piece.bytes))
         status = fr_intercept_coll_buffer_copy_out(&exchange->receive);
     close(exchange);
     if (exchange->knows_neighbours)

@@ -5,6 +5,7 @@
 #include "intercept/coll_later.h"
 
 #include "fabrail/coll/host_exchange.h"
+#include "fabrail/coll/host_posts.h"
 #include "fabrail/policy/coll_plan.h"
 #include "fabrail/report.h"
 #include "fabrail/request/errors.h"
@@ -17,6 +18,7 @@
 static bool advance(struct fr_request_op *op)
 {
     struct fr_intercept_later *later = op->schedule->own;
+    fr_coll_team_tell_rest(later->team);
     if (!atomic_load(&later->queued.over))
         fr_coll_queue_progress();
     if (!atomic_load(&later->queued.over))
@@ -71,8 +73,8 @@ static int start(struct fr_request_op *op)
         later->kind->begin(later);
     else
         fr_coll_task_begin_declined(&later->queued.task, later->team, host->call);
-    later->queued.instead = go_on_by_cpus;
-    later->queued.task.host = later->is_short ? host : NULL;
+    later->queued.instead = later->team->slab ? NULL : go_on_by_cpus;
+    later->queued.task.host = later->is_short || later->team->slab ? host : NULL;
     fr_coll_queue_add(&later->queued);
     op->schedule->is_quiet = is_on_host(op) && fr_coll_queue_has_thread();
     begin_queued(later->team);
@@ -132,7 +134,8 @@ void fr_intercept_later_fail(enum fr_fn fn, const fr_word *args, struct fr_coll_
     memcpy(op.args, args, fr_abi_rows[fn].arg_count * sizeof(fr_word));
     const size_t bytes = count_bytes(&op, team);
     const uint64_t number = team->later.begun++;
-    if (fr_policy_is_short((int64_t)bytes, team->size) && fail_by_posts(team, call))
+    const bool by_posts = team->slab || fr_coll_host_posts_suit(team, bytes);
+    if (by_posts && (fail_by_posts(team, call) || team->slab))
         return;
     fr_coll_queue_hold(team);
     fr_coll_host_fail(team, call, number, bytes,
@@ -169,7 +172,7 @@ static struct fr_intercept_later *make(struct fr_request_op *op, struct fr_coll_
     later->kind = kind;
     later->op = op;
     later->team = team;
-    later->is_short = fr_policy_is_short((int64_t)count_bytes(op, team), team->size);
+    later->is_short = fr_coll_host_posts_suit(team, count_bytes(op, team));
     *status = kind->prepare(later, fr_intercept_views_build(op));
     return later;
 }
@@ -196,7 +199,10 @@ bool fr_intercept_later_begin(struct fr_request_op *op, struct fr_coll_team *tea
 {
     struct fr_intercept_later *later = NULL;
     enum fr_status status = FR_ERR_UNSUPPORTED;
-    if (fr_coll_team_takes_later(team))
+    struct fr_coll_team *for_later = fr_coll_team_for_later(team);
+    if (for_later && !op->persistent)
+        team = for_later;
+    if (for_later)
         later = make(op, team, kind, bytes, &status);
     bool begins = status == FR_OK || status == FR_ERR_NO_MEMORY; // then the others begin a task
     if (begins && op->persistent)

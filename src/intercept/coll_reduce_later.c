@@ -36,7 +36,7 @@ static void set_host(struct reduction *own)
         .result = receive->base,
         .receives = fr_intercept_reduction_receives(part),
     };
-    fr_coll_host_reduce_prepare(&own->host);
+    fr_coll_host_reduce_prepare(own->later.team, &own->host);
 }
 
 // Waits until the application's work on a buffer is over. It may have other work under way when the
@@ -147,7 +147,8 @@ bool fr_intercept_reduction_pays(enum fr_fn fn, const fr_word *args,
     struct fr_request_op op = {.fn = fn};
     memcpy(op.args, args, row->arg_count * sizeof(fr_word));
     size_t bytes = fr_intercept_reduction_bytes(&op, team);
-    return bytes > 0 && fr_policy_is_worth_task((int64_t)bytes, team->size);
+    return bytes > 0 && fr_coll_team_may_begin_later(team) &&
+           (team->slab || fr_policy_is_worth_task((int64_t)bytes, team->size));
 }
 
 static enum fr_status prepare(struct fr_intercept_later *later, enum fr_status viewed)

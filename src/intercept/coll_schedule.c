@@ -544,13 +544,13 @@ static bool begin_task(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_col
     if (op)
         return reduces ? fr_intercept_reduce_later(op, team, result)
                        : fr_intercept_exchange_later(op, team, result);
-    bool begins = fr_coll_team_takes_later(team);
+    struct fr_coll_team *for_later = fr_coll_team_for_later(team);
     if (persistent) {
-        (void)(begins && fr_coll_team_clone_open(team, NULL, fr_abi_rows[fn].name));
+        (void)(for_later && fr_coll_team_clone_open(team, NULL, fr_abi_rows[fn].name));
         return false;
     }
-    if (begins)
-        fr_intercept_later_fail(fn, args, team);
+    if (for_later)
+        fr_intercept_later_fail(fn, args, for_later);
     *result = refuse(NULL, comm, FR_ERR_NO_MEMORY);
     return true;
 }

@@ -108,6 +108,14 @@ static void begin_parts(struct operation *op, int size, int rank, int count, int
                    op->comm, &op->request);
 }
 
+// Ranks of several hosts find out in a call that waits that they can do without MPI.
+static void meet(MPI_Comm comm)
+{
+    int own = 1, all = 0;
+    if (getenv("FR_TEST_MEETS"))
+        MPI_Allreduce(&own, &all, 1, MPI_INT, MPI_SUM, comm);
+}
+
 static void begin(struct run *run, struct operation *op, size_t count, int number)
 {
     int size, rank, n = (int)count;
@@ -125,6 +133,10 @@ static void begin(struct run *run, struct operation *op, size_t count, int numbe
         memcpy(op->send->want + i * sizeof value, &value, sizeof value);
     }
     buffer_upload(op->send);
+    static bool has_met;
+    if (!has_met)
+        meet(run->comm);
+    has_met = true;
     void *from = op->send->data, *to = op->receive->data + op->at;
     switch (op->kind) {
     case ALLREDUCE:
@@ -229,6 +241,7 @@ static void first(struct run *run, size_t bytes)
     struct operation ops[FEW];
     MPI_Comm comm;
     MPI_Comm_dup(run->comm, &comm);
+    meet(comm);
     for (int i = 0; i < FEW; i++) {
         ops[i] = (struct operation){.kind = (enum kind)((unsigned)i % KINDS), .comm = comm};
         begin(run, &ops[i], bytes / sizeof(int), i);
@@ -248,6 +261,8 @@ static void make_comms(const struct run *run, MPI_Comm comms[COMMS])
     MPI_Comm_dup(run->comm, &comms[1]);
     MPI_Comm_split(run->comm, run->rank % 2, -run->rank, &comms[2]);
     MPI_Comm_split(run->comm, run->rank > 0, run->rank, &comms[3]);
+    for (int i = 1; i < COMMS; i++)
+        meet(comms[i]);
 }
 
 static void many(struct run *run, size_t bytes)
@@ -407,6 +422,7 @@ static void refused(struct run *run, size_t bytes)
     MPI_Comm comm;
     MPI_Comm_dup(run->comm, &comm);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    meet(comm);
     for (int i = 0; i < MANY; i++) {
         ops[i] = (struct operation){.kind = (enum kind)((unsigned)i % KINDS), .comm = comm};
         begin(run, &ops[i], bytes / sizeof(int), i);

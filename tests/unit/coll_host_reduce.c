@@ -112,7 +112,7 @@ static void begin_rank(struct operation *op, int rank, uint64_t number)
                  .send_range = range_of(vector),
                  .receive_range = range_of(result)},
     };
-    fr_coll_host_reduce_prepare(&op->hosts[rank]);
+    fr_coll_host_reduce_prepare(&teams[rank], &op->hosts[rank]);
 }
 
 static bool is_gap(enum fr_reduce_row row, size_t at)

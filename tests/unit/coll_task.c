@@ -365,7 +365,7 @@ static void test_short(struct pair *pair, int declining, bool fails)
             .result = (uintptr_t)pair->to[rank].address,
             .receives = true,
         };
-        fr_coll_host_reduce_prepare(&hosts[rank]);
+        fr_coll_host_reduce_prepare(&pair->teams[rank], &hosts[rank]);
         op.tasks[rank].declines = rank < declining;
         op.tasks[rank].host = &hosts[rank].host;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operations of a team of one host by its CPUs, for ranks that do not reach each other's memory.
-// Short ones take no more than posts of the team (host_posts.h).
+// Short ones, and those across hosts, take posts of the team (host_posts.h).
 //
 // Each rank publishes its data chunk by chunk in shared memory of this operation alone, and takes
 // what it needs of the others' chunks. No function of MPI is called, so any thread can go on with
@@ -19,8 +19,9 @@ struct fr_coll_host_ops {
     // Writes a chunk of this rank's data to `to`.
     enum fr_status (*load)(const struct fr_coll_team *team, const struct fr_coll_host *host,
                            uint64_t chunk, void *to);
-    // Returns whether this rank needs data of another one.
-    bool (*needs)(const struct fr_coll_team *team, const struct fr_coll_host *host, int other);
+    // Returns whether this rank needs data of another one's chunk.
+    bool (*needs)(const struct fr_coll_team *team, const struct fr_coll_host *host, int other,
+                  uint64_t chunk);
     // Does this rank's share of the work on a chunk, once all ranks have published theirs. It may
     // change parts of chunks that no other rank looks at before all have done their share. NULL:
     // there is none.
@@ -54,9 +55,11 @@ struct fr_coll_host {
     enum fr_status result; // of an operation that has not failed
     void *scratch;         // made with malloc, or NULL; freed with the rest
     bool has_left;         // leave_device was called
-    bool by_posts;         // the data are in posts
+    bool by_posts;         // the data are in posts, or published chunks
     unsigned char *post;   // this rank's, or NULL; freed with the rest
+    unsigned char *rooms;  // for the chunk of each rank, or NULL; freed with the rest
     uint64_t round;        // in which all have posted their data, 0 before that
+    uint64_t chunk;        // of the next round
     struct fr_job_shm shm;
     struct fr_job_secret secret;
     bool is_open;

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Short operations of a team of one host by its CPUs (host.h). Each rank posts its data in a round
-// of the team, so nothing has to be opened or mapped. A rank without device memory posts them in
+// Operations of a team by its CPUs (host.h) in rounds of the team, so that nothing has to be opened
+// or mapped. Each rank posts its data in a round. A rank without device memory posts short ones in
 // place of an advert. If all do, that round is all that it takes.
+//
+// On one host these are short operations alone. Across hosts they are all operations that ranks do
+// not move on their devices. Data that are longer than a post are published chunk by chunk, each in
+// a round (slab.h).
 #ifndef FR_FABRAIL_COLL_HOST_POSTS_H
 #define FR_FABRAIL_COLL_HOST_POSTS_H
 
@@ -28,9 +32,14 @@ struct fr_coll_post fr_coll_host_posts_load(const struct fr_coll_team *team,
 enum fr_coll_posted fr_coll_host_posts_find(const struct fr_coll_team *team,
                                             const struct fr_coll_host *host, uint64_t round);
 
-// Does the operation with the data of all ranks. Returns its result.
+// Returns whether data of so many bytes a rank fit into posts. All ranks find the same.
+bool fr_coll_host_posts_suit(const struct fr_coll_team *team, size_t bytes);
+
+// Takes what this rank needs of the data of all ranks. Sets *goes_on, on all ranks, if that was not
+// all, and all post once more. Else it returns the result of the operation.
 FR_MUST_CHECK enum fr_status fr_coll_host_posts_take(const struct fr_coll_team *team,
-                                                     struct fr_coll_host *host, uint64_t round);
+                                                     struct fr_coll_host *host, uint64_t round,
+                                                     bool *goes_on);
 
 // Returns what a rank tells, and its data. For host.c alone.
 void *fr_coll_host_posts_words(const struct fr_coll_team *team, const struct fr_coll_host *host,

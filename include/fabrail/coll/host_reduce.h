@@ -18,6 +18,6 @@ struct fr_coll_host_reduce {
 };
 
 // Prepares a reduction, of which the caller has written all else.
-void fr_coll_host_reduce_prepare(struct fr_coll_host_reduce *host);
+void fr_coll_host_reduce_prepare(const struct fr_coll_team *team, struct fr_coll_host_reduce *host);
 
 #endif

@@ -2,8 +2,8 @@
 // Tasks that go on without a call that waits for them, such as those of nonblocking collectives.
 //
 // Each team has a queue of them. Any thread goes on with the first task of each queue, so tasks of
-// one team take turns as they were begun, and no task waits for one behind it. No function of MPI
-// is called for that where the ranks are on one host.
+// one team take turns as they were begun, and no task waits for one behind it. A thread that must
+// not call MPI (fr_job_control_stays_here) goes on with them as well.
 #ifndef FR_FABRAIL_COLL_QUEUE_H
 #define FR_FABRAIL_COLL_QUEUE_H
 
@@ -21,7 +21,7 @@ struct fr_coll_queued {
     struct fr_coll_queued *next;
 };
 
-// Adds a task, which the caller has just begun. The ranks of its team must be on one host.
+// Adds a task, which the caller has just begun.
 void fr_coll_queue_add(struct fr_coll_queued *queued);
 
 // Goes on with tasks of all queues that no other thread goes on with. Never waits for other ranks.

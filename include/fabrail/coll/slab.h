@@ -11,7 +11,10 @@
 // Where all ranks have marked their posts alike, the kernel may go on. It moves bytes, posts
 // FR_COLL_SLAB_WELL for the next round, and waits for that round.
 //
-// One thread at a time uses one slab. All ranks must have mapped it before any rank posts.
+// A slab has several parts. Each serves other operations, whose rounds are its own. The slab that
+// is made is the first part.
+//
+// One thread at a time uses one part. All ranks must have mapped the slab before any rank posts.
 #ifndef FR_FABRAIL_COLL_SLAB_H
 #define FR_FABRAIL_COLL_SLAB_H
 
@@ -22,6 +25,9 @@ struct fr_coll_slab;
 
 // Rounds whose posts a slab holds; and the mark of a post that says that all went well.
 enum { FR_COLL_SLAB_DEPTH = 8, FR_COLL_SLAB_WELL = 1 };
+
+// Most parts of a slab.
+enum { FR_COLL_SLAB_PARTS = 64 };
 
 // Makes this rank's slab on a device, and writes what the others need to map it. Returns
 // FR_ERR_UNSUPPORTED where other hosts cannot reach the device's memory. Closed with
@@ -35,9 +41,29 @@ FR_MUST_CHECK enum fr_status fr_coll_slab_make(int device, int rank, int size, s
 FR_MUST_CHECK enum fr_status fr_coll_slab_map(struct fr_coll_slab *slab,
                                               const struct fr_ipc_handle *handles);
 
-// Closes the slab for this rank alone; NULL is accepted. Others may still post, since what they
-// have mapped stays theirs.
+// Closes a slab, whose other parts are closed already, or such a part, for this rank alone. NULL is
+// accepted. Others may still post to a slab, since what they have mapped stays theirs.
 void fr_coll_slab_close(struct fr_coll_slab *slab);
+
+// Returns how many parts a slab has. All ranks find the same.
+unsigned fr_coll_slab_parts(const struct fr_coll_slab *slab);
+
+// Makes another part of a slab, which is mapped. It has no place yet. Returns NULL where this rank
+// has no memory for it. Closed with fr_coll_slab_close.
+struct fr_coll_slab *fr_coll_slab_part_new(struct fr_coll_slab *whole);
+
+// Gives a part one of the places [1, fr_coll_slab_parts). All ranks give it the same one, which no
+// other part has. Its first round is `first` + 1, later than any of an earlier part there.
+void fr_coll_slab_part_place(struct fr_coll_slab *part, unsigned place, uint64_t first);
+
+// Bytes of a rank's chunk, alike on all ranks. A chunk of data that no post has room for waits
+// there for the others, who fetch it once they have seen this rank's post for `round`. There are
+// two, for odd and even rounds: when it is published, all must have posted for the round before.
+size_t fr_coll_slab_chunk_bytes(const struct fr_coll_slab *slab);
+FR_MUST_CHECK enum fr_status fr_coll_slab_publish(struct fr_coll_slab *slab, uint64_t round,
+                                                  const void *from, size_t bytes);
+FR_MUST_CHECK enum fr_status fr_coll_slab_fetch(struct fr_coll_slab *slab, int rank, uint64_t round,
+                                                void *to, size_t bytes);
 
 // The post of a rank for a round.
 struct fr_coll_post {

@@ -37,6 +37,7 @@ struct fr_coll_part {
     struct fr_device_range mover; // its device moves bytes for this rank, if any does
     struct fr_coll_copy before;   // made before others reach the memory
     struct fr_coll_copy after;    // made once all bytes have moved
+    bool is_queued; // calls do not wait for it; the program's work on its memory is over
 
     // Writes to *move what is to be moved if all is as in the operation before, with the slots and
     // memory of that. A kernel can then do it as soon as all ranks are there. Returns false where
@@ -80,8 +81,9 @@ struct fr_coll_task {
     enum fr_coll_stage stage;
     enum fr_status status;
     bool declines;
-    // Does a short operation by posts where some rank cannot take part. Set by who has begun the
-    // task, on all ranks alike. NULL: the task ends with FR_ERR_UNSUPPORTED.
+    // Does the operation by posts where some rank cannot take part: a short one, or one across
+    // hosts. Set by who has begun the task, on all ranks alike. NULL: the task ends with
+    // FR_ERR_UNSUPPORTED.
     struct fr_coll_host *host;
     bool is_by_posts; // it has done so
     bool waits;       // for the device: the caller has nothing else to do

@@ -39,7 +39,8 @@ bool fr_coll_team_message_gather(const struct fr_coll_meeting *meeting, const vo
 // Tells the other ranks the meeting's `call`, one of the two above. Does not wait.
 void fr_coll_team_message_tell(const struct fr_coll_meeting *meeting);
 
-// Returns whether another rank has told the meeting's `call`. Costs a probe.
+// Returns whether another rank has told the meeting's `call`. Costs a probe, but in a thread that
+// must not call MPI, which looks at what others have received.
 bool fr_coll_team_message_was_told(const struct fr_coll_meeting *meeting);
 
 // Drops messages that have come for a name that nobody asks for any more.

@@ -15,6 +15,7 @@ struct fr_device_move {
     size_t count;
     const struct fr_device_reduction *reduction; // in place of pieces, else NULL
     unsigned max_sms;                            // as in fr_device_push
+    bool is_synced; // the program's work on the pieces is over, else it is waited for
 
     // Copies within the device: `before` prepares what is to be moved and is made in any case;
     // `after` takes what all ranks have moved. Both sides are memory of the context of `range` that
