@@ -13,11 +13,12 @@ static const char *collective_obstacle(const struct fr_request_op *op)
                    ? "not all ranks of the job take part in exchanges over NVLink"
                    : "FABRAIL_PATHS excludes peer";
     fr_word comm = fr_abi_comm(op->fn, op->args);
-    const char *obstacle = fr_coll_team_obstacle(comm, waits);
+    const bool reduces = fr_abi_shape_of(op->fn)->reduces;
+    const char *obstacle = fr_coll_team_obstacle(comm, waits || reduces);
     if (obstacle)
         return obstacle;
-    if (!waits && fr_abi_shape_of(op->fn)->reduces)
-        return "kernels are not for so short vectors, other types, or several hosts";
+    if (!waits && reduces)
+        return "kernels are not for this datatype, operation or size";
     return waits ? "not all ranks could take part in this exchange over NVLink"
                  : "the exchange is not worth messages of its own";
 }

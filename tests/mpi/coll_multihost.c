@@ -3,12 +3,14 @@
 //
 //   across CASE [KIND [ROUNDS]]
 //
-// Cases: steady, the same calls again and again, and how many messages they take; turns, a rank
+// Cases: steady, the same calls again and again, and how many messages they take, also nonblocking
+// and persistent ones; turns, a rank
 // that comes late and has messages that need the others' progress; hosts, ranks with host buffers;
 // apart, calls with host buffers while the default stream waits for the program; late, a rank that
 // does not come in time; gone, a rank that has ended.
 //
 // Every byte is verified. What is counted needs the library of count.c.
+#include "../programs/harness.h"
 #include "../programs/memory.h"
 #include "../sim/calls.h"
 
@@ -25,6 +27,8 @@ enum { BYTES = 6000, FLOATS = 1000, LARGE = 4 << 20 };
 
 static int rank, size;
 static struct memory send_memory, receive_memory;
+static bool later; // calls are nonblocking, and the program waits for them
+static int finished;
 static unsigned char *host;
 
 static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
@@ -56,14 +60,32 @@ static unsigned char byte_of(int from, int to, size_t at, int round)
     return (unsigned char)(from * 101 + to * 37 + (int)(at % 251) + round * 13);
 }
 
+// Waits for a call, in turn with MPI_Wait and by tests.
+static void finish(MPI_Request *request)
+{
+    int over = 0;
+    if (++finished % 2)
+        MPI_Wait(request, MPI_STATUS_IGNORE);
+    else
+        while (!over)
+            MPI_Test(request, &over, MPI_STATUS_IGNORE);
+}
+
 static void exchange(int round)
 {
+    MPI_Request request;
     for (int to = 0; to < size; to++)
         for (size_t i = 0; i < BYTES; i++)
             host[(size_t)to * BYTES + i] = byte_of(rank, to, i, round);
     memory_write(&send_memory, 0, host, (size_t)size * BYTES);
-    MPI_Alltoall(send_memory.address, BYTES, MPI_BYTE, receive_memory.address, BYTES, MPI_BYTE,
-                 MPI_COMM_WORLD);
+    if (later) {
+        MPI_Ialltoall(send_memory.address, BYTES, MPI_BYTE, receive_memory.address, BYTES, MPI_BYTE,
+                      MPI_COMM_WORLD, &request);
+        finish(&request);
+    } else {
+        MPI_Alltoall(send_memory.address, BYTES, MPI_BYTE, receive_memory.address, BYTES, MPI_BYTE,
+                     MPI_COMM_WORLD);
+    }
     memory_read(&receive_memory, 0, host, (size_t)size * BYTES);
     for (int from = 0; from < size; from++)
         for (size_t i = 0; i < BYTES; i++)
@@ -73,11 +95,18 @@ static void exchange(int round)
 
 static void gather(int round)
 {
+    MPI_Request request;
     for (size_t i = 0; i < BYTES; i++)
         host[i] = byte_of(rank, 0, i, round);
     memory_write(&send_memory, 0, host, BYTES);
-    MPI_Allgather(send_memory.address, BYTES, MPI_BYTE, receive_memory.address, BYTES, MPI_BYTE,
-                  MPI_COMM_WORLD);
+    if (later) {
+        MPI_Iallgather(send_memory.address, BYTES, MPI_BYTE, receive_memory.address, BYTES,
+                       MPI_BYTE, MPI_COMM_WORLD, &request);
+        finish(&request);
+    } else {
+        MPI_Allgather(send_memory.address, BYTES, MPI_BYTE, receive_memory.address, BYTES, MPI_BYTE,
+                      MPI_COMM_WORLD);
+    }
     memory_read(&receive_memory, 0, host, (size_t)size * BYTES);
     for (int from = 0; from < size; from++)
         for (size_t i = 0; i < BYTES; i++)
@@ -87,18 +116,42 @@ static void gather(int round)
 
 static void cast(int round)
 {
+    MPI_Request request;
     int root = 1 % size;
     for (size_t i = 0; i < BYTES; i++)
         host[i] = rank == root ? byte_of(root, 0, i, round) : 0;
     memory_write(&receive_memory, 0, host, BYTES);
-    MPI_Bcast(receive_memory.address, BYTES, MPI_BYTE, root, MPI_COMM_WORLD);
+    if (later) {
+        MPI_Ibcast(receive_memory.address, BYTES, MPI_BYTE, root, MPI_COMM_WORLD, &request);
+        finish(&request);
+    } else {
+        MPI_Bcast(receive_memory.address, BYTES, MPI_BYTE, root, MPI_COMM_WORLD);
+    }
     memory_read(&receive_memory, 0, host, BYTES);
     for (size_t i = 0; i < BYTES; i++)
         must(host[i] == byte_of(root, 0, i, round), "round %d: byte %zu is wrong", round, i);
 }
 
+#ifdef HAVE_PERSISTENT_COLLECTIVES
+static MPI_Request standing; // the persistent form of what is begun
+#endif
+
+static void begin_reduction(MPI_Request *request)
+{
+#ifdef HAVE_PERSISTENT_COLLECTIVES
+    if (finished % 4 < 2) {
+        *request = standing;
+        MPI_Start(request);
+        return;
+    }
+#endif
+    MPI_Iallreduce(send_memory.address, receive_memory.address, FLOATS, MPI_FLOAT, MPI_SUM,
+                   MPI_COMM_WORLD, request);
+}
+
 static void reduce(int round)
 {
+    MPI_Request request;
     float *floats = (float *)(void *)host;
     float all = 0;
     for (int from = 0; from < size; from++)
@@ -106,8 +159,13 @@ static void reduce(int round)
     for (int i = 0; i < FLOATS; i++)
         floats[i] = (float)(rank + round + i * size);
     memory_write(&send_memory, 0, host, FLOATS * sizeof(float));
-    MPI_Allreduce(send_memory.address, receive_memory.address, FLOATS, MPI_FLOAT, MPI_SUM,
-                  MPI_COMM_WORLD);
+    if (later) {
+        begin_reduction(&request);
+        finish(&request);
+    } else {
+        MPI_Allreduce(send_memory.address, receive_memory.address, FLOATS, MPI_FLOAT, MPI_SUM,
+                      MPI_COMM_WORLD);
+    }
     memory_read(&receive_memory, 0, host, FLOATS * sizeof(float));
     for (int i = 0; i < FLOATS; i++)
         must(floats[i] == all + (float)(i * size * size), "round %d: sum %d is wrong", round, i);
@@ -141,7 +199,7 @@ static unsigned long count_questions(bool has_vmm)
     return calls("cuDeviceGet") + (has_vmm ? 0 : calls("cuMemGetAccess"));
 }
 
-static void steady(int rounds, bool has_vmm)
+static void count_calls(int rounds, bool has_vmm)
 {
     int round = 0;
     for (; round < 8; round++)
@@ -153,7 +211,21 @@ static void steady(int rounds, bool has_vmm)
     questions = count_questions(has_vmm) - questions;
     must(questions == 0, "the driver is asked %lu questions", questions);
     must(before > 0, "nothing was sent to begin with, so the count is wrong");
-    say("%d messages in %d calls", count_sent() - before, rounds * 4);
+    say("%d messages in %d %scalls", count_sent() - before, rounds * 4, later ? "later " : "");
+}
+
+static void steady(int rounds, bool has_vmm)
+{
+    count_calls(rounds, has_vmm);
+#ifdef HAVE_PERSISTENT_COLLECTIVES
+    MPI_Allreduce_init(send_memory.address, receive_memory.address, FLOATS, MPI_FLOAT, MPI_SUM,
+                       MPI_COMM_WORLD, MPI_INFO_NULL, &standing);
+#endif
+    later = true;
+    count_calls(rounds, has_vmm);
+#ifdef HAVE_PERSISTENT_COLLECTIVES
+    MPI_Request_free(&standing);
+#endif
 }
 
 // The last rank comes late to each call, and before it has a message taken by a rank that is in the
