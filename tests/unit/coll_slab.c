@@ -153,6 +153,50 @@ static void run_rounds(void)
     close_all(slab);
 }
 
+// Publishes a chunk for a round, and fetches those of all once they have posted.
+static void exchange_chunks(struct fr_coll_slab *part, uint64_t round)
+{
+    const size_t bytes = fr_coll_slab_chunk_bytes(part);
+    const struct fr_coll_post post = {.meets = true};
+    unsigned char *chunk = malloc(bytes), *expected = malloc(bytes);
+    CHECK(chunk && expected);
+    check_fill(chunk, bytes, round * 64 + (uint64_t)process_rank);
+    CHECK(fr_coll_slab_publish(part, round, chunk, bytes) == FR_OK);
+    CHECK(post_for(part, round, &post) == FR_COLL_SLAB_POSTED);
+    for (int rank = 0; rank < process_count; rank++) {
+        check_fill(expected, bytes, round * 64 + (uint64_t)rank);
+        CHECK(fr_coll_slab_fetch(part, rank, round, chunk, bytes) == FR_OK);
+        CHECK(memcmp(chunk, expected, bytes) == 0, "round %u, chunk of %d", (unsigned)round, rank);
+    }
+    free(chunk);
+    free(expected);
+}
+
+// Another part has rounds of its own, and a second use of its place sees nothing of the first one.
+static void run_parts(void)
+{
+    enum { ROUNDS = 20, PLACE = 2, USES = 3 };
+    const struct fr_coll_post post = {.meets = true};
+    struct fr_coll_slab *slab = open_all();
+    uint64_t whole = 0;
+    CHECK(fr_coll_slab_parts(slab) > PLACE);
+    for (uint64_t use = 0; use < USES && check_failures == 0; use++) {
+        const uint64_t first = use << 32;
+        struct fr_coll_slab *part = fr_coll_slab_part_new(slab);
+        CHECK(part != NULL);
+        fr_coll_slab_part_place(part, PLACE, first);
+        CHECK(!fr_coll_slab_has(part, process_rank, first + 1));
+        for (uint64_t round = 1; round <= ROUNDS && check_failures == 0; round++) {
+            exchange_chunks(part, first + round);
+            if (round % 3 == 0)
+                CHECK(post_for(slab, ++whole, &post) == FR_COLL_SLAB_POSTED);
+        }
+        process_meet(); // others read chunks still
+        fr_coll_slab_close(part);
+    }
+    close_all(slab);
+}
+
 // Without kernels, copy engines do it.
 static void run_copies(void)
 {
@@ -343,6 +387,7 @@ static const struct process_case cases[] = {
     {.name = "moves", .count = 3, .run = run_moves},
     {.name = "many-moves", .count = 8, .run = run_moves},
     {.name = "shared-moves", .count = 2, .run = run_moves, .common = ONE_DEVICE},
+    {.name = "parts", .count = 3, .run = run_parts},
     {.name = "late", .count = 3, .run = run_late},
     {.name = "never", .count = 3, .run = run_never},
     {.name = NULL},

@@ -345,7 +345,7 @@ static void test_one_for_all(struct pair *pair, enum waits waits)
 }
 
 // A reduction that CPUs can do by posts, where so many ranks take no part in the task. One round is
-// enough where none does.
+// enough where none does. In slabs the data are longer than a post.
 static void test_short(struct pair *pair, int declining, bool fails)
 {
     struct operation op = {.kind = REDUCE, .pair = pair, .seed = 31 + (uint64_t)declining};
@@ -357,7 +357,7 @@ static void test_short(struct pair *pair, int declining, bool fails)
         begin(&op, rank);
         hosts[rank] = (struct fr_coll_host_reduce){
             .host = {.call = "reduce",
-                     .is_short = true,
+                     .is_short = !in_slabs,
                      .send_range = buffer_of(&pair->from[rank]).range,
                      .receive_range = buffer_of(&pair->to[rank]).range},
             .reduce = &op.reduces[rank],
@@ -571,12 +571,32 @@ static void *run_behind(void *data)
     return NULL;
 }
 
+static void *hold(void *team)
+{
+    fr_coll_queue_hold(team);
+    return NULL;
+}
+
+// A thread has taken hold of a team before that had a queue. It gives up no hold but its own.
+static void test_holds(struct fr_coll_team *team)
+{
+    pthread_t other;
+    fr_coll_queue_hold(team);
+    team->queue.used = true;
+    CHECK(pthread_create(&other, NULL, hold, team) == 0);
+    pthread_join(other, NULL);
+    fr_coll_queue_release(team);
+    CHECK(team->queue.holder != NULL, "another thread's hold is given up");
+    team->queue.holder = NULL;
+}
+
 static void run_queues(void)
 {
     struct pair pairs[2];
     pthread_t thread;
     open_pair(&pairs[0]);
     open_pair(&pairs[1]);
+    test_holds(&pairs[0].teams[0]);
     for (unsigned threads = 0; threads <= 3; threads++)
         run_queued(pairs, threads);
     static struct queued before;
@@ -629,6 +649,12 @@ static void run_queues_in_segments(void)
     finish();
 }
 
+static void run_queues_in_slabs(void)
+{
+    in_slabs = true;
+    run_queues_in_segments();
+}
+
 static void run_missing_in_segments(void)
 {
     start();
@@ -651,6 +677,7 @@ static const struct process_case cases[] = {
     {.name = "segments", .count = 1, .run = run_in_segments},
     {.name = "queues", .count = 1, .run = run_queues_in_segments},
     {.name = "slabs", .count = 1, .run = run_in_slabs},
+    {.name = "queues-in-slabs", .count = 1, .run = run_queues_in_slabs},
     {.name = "missing", .count = 1, .run = run_missing_in_segments, .common = SHORT},
     {.name = "missing-in-slabs", .count = 1, .run = run_missing_in_slabs, .common = SHORT},
     {.name = NULL},
