@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_EARLY = 64 };
+enum { MOST_EARLY = 64, MOST_LOST = 64 };
 
 // An expected message. Its bytes wait where the entry says.
 struct expected {
@@ -33,16 +33,18 @@ struct expected {
     UT_hash_handle hh;
 };
 
-// A message that was received before its sender told of it, or after it was over.
-struct early {
-    uint64_t number;
+// A message that nothing is expected of. It was received before its sender told of it or after it
+// was over, or there was no memory to expect it.
+struct single {
+    uint64_t number; // 0: none
     int from;
 };
 
 // State of another process, by rank.
 struct peer {
     uint64_t latest; // number of the latest message that it has told of
-    uint64_t lost;   // number of the latest one that there was no memory to expect, or 0
+    uint64_t lost;   // all up to this number may be lost that are not expected; mostly 0
+    bool has_lost;   // there was once no memory to expect one
     bool told_all;   // it was told that any message to it may be plain
     bool all_plain;  // any message from it may be plain
 };
@@ -50,8 +52,10 @@ struct peer {
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct expected *expected FR_GUARDED_BY(lock);
 static struct peer *peers FR_GUARDED_BY(lock); // NULL while closed
-static struct early all_early[MOST_EARLY] FR_GUARDED_BY(lock);
+static struct single all_early[MOST_EARLY] FR_GUARDED_BY(lock);
+static struct single all_lost[MOST_LOST] FR_GUARDED_BY(lock);
 static unsigned early_turn FR_GUARDED_BY(lock); // index of the one to be replaced next
+static unsigned lost_turn FR_GUARDED_BY(lock);
 static atomic_bool any_told_all;
 static _Atomic size_t waiting_count; // of waiting sends among the expected
 
@@ -77,6 +81,7 @@ void fr_rndv_replica_close(void)
     free(peers);
     peers = NULL;
     memset(all_early, 0, sizeof(all_early));
+    memset(all_lost, 0, sizeof(all_lost));
     atomic_store_explicit(&any_told_all, false, memory_order_relaxed);
     fr_core_unlock(&lock);
 }
@@ -119,17 +124,50 @@ static struct expected *add(int from, uint64_t number) FR_REQUIRES(lock)
     return NULL;
 }
 
+static struct single *find_single(struct single *list, size_t count, int from, uint64_t number)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].number == number && list[i].from == from)
+            return &list[i];
+    }
+    return NULL;
+}
+
 static void note_early(int from, uint64_t number) FR_REQUIRES(lock)
 {
-    all_early[early_turn++ % MOST_EARLY] = (struct early){number, from};
+    all_early[early_turn++ % MOST_EARLY] = (struct single){number, from};
 }
 
 static bool was_early(int from, uint64_t number) FR_REQUIRES(lock)
 {
-    bool was = false;
-    for (size_t i = 0; i < MOST_EARLY && !was; i++)
-        was = all_early[i].number == number && all_early[i].from == from;
-    return was;
+    return find_single(all_early, MOST_EARLY, from, number) != NULL;
+}
+
+// Notes a message that there is no memory to expect. Its receive fails, rather than that it waits
+// for ever. More of them than there is room for take others of lower numbers along.
+static void note_lost(int from, uint64_t number) FR_REQUIRES(lock)
+{
+    struct single *place = &all_lost[lost_turn++ % MOST_LOST];
+    if (place->number > peers[place->from].lost)
+        peers[place->from].lost = place->number;
+    *place = (struct single){number, from};
+    peers[from].has_lost = true;
+}
+
+static bool is_lost(int from, uint64_t number) FR_REQUIRES(lock)
+{
+    return peers[from].has_lost &&
+           (number <= peers[from].lost || find_single(all_lost, MOST_LOST, from, number) != NULL);
+}
+
+// Forgets that a message was lost, since it has failed, or has been told of again.
+static void end_lost(int from, uint64_t number) FR_REQUIRES(lock)
+{
+    struct single *place = NULL;
+    if (peers != NULL && peers[from].has_lost)
+        place = find_single(all_lost, MOST_LOST, from, number);
+    if (place != NULL)
+        *place = (struct single){0};
 }
 
 // Enters an expected message. A further entry of the same number says that the message has another
@@ -146,8 +184,9 @@ static void expect(int from, const struct fr_rndv_entry *entry) FR_REQUIRES(lock
         if (known != NULL && again)
             known->taken = was_early(from, entry->number);
     }
+    end_lost(from, entry->number);
     if (known == NULL) {
-        peers[from].lost = peers[from].latest;
+        note_lost(from, entry->number);
         return;
     }
     set_ready(known, entry->ready);
@@ -165,6 +204,7 @@ static void withdraw(int from, uint64_t number) FR_REQUIRES(lock)
     struct expected *entry = find(from, number);
     if (entry != NULL)
         drop(entry);
+    end_lost(from, number);
 }
 
 void fr_rndv_replica_handle(int from, enum fr_job_control_kind kind,
@@ -202,7 +242,7 @@ enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned 
         status = FR_OK;
     } else if (known == NULL && other_than != FR_SCHEME_NONE) {
         status = FR_ERR_CANCELLED; // it was known before, so the sender has withdrawn it
-    } else if (known == NULL && peers != NULL && incoming->number <= peers[incoming->from].lost) {
+    } else if (known == NULL && peers != NULL && is_lost(incoming->from, incoming->number)) {
         status = FR_ERR_NO_MEMORY;
     }
     fr_core_unlock(&lock);
@@ -267,6 +307,7 @@ bool fr_rndv_replica_take(int from, uint64_t number, bool over)
     fr_core_lock(&lock);
     struct expected *entry = find(from, number);
     bool known = entry != NULL || (peers != NULL && peers[from].latest >= number);
+    end_lost(from, number);
     if (entry != NULL) {
         tell_received(entry);
         pass_doubt(entry);
@@ -344,7 +385,7 @@ void fr_rndv_replica_visit(void (*visit)(int from, unsigned index)) FR_UNANALYSE
             visit((int)entry->key.from, entry->entry.index);
     }
     for (int from = 0; peers != NULL && from < fr_job_size(); from++) {
-        for (unsigned i = 0; i < FR_RNDV_SLOTS && peers[from].lost > 0; i++)
+        for (unsigned i = 0; i < FR_RNDV_SLOTS && peers[from].has_lost; i++)
             visit(from, i);
     }
 }

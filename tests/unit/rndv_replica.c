@@ -296,6 +296,44 @@ static void run_memory(void)
     close_alone();
 }
 
+// Tells of messages from number `first` on while there is no memory to expect any.
+static void lose(int from, uint64_t first, unsigned count)
+{
+    allocations_left = 0;
+    for (unsigned i = 0; i < count; i++)
+        tell(from, FR_CONTROL_RTS, entry_of(first + i, 1, 1, first + i));
+    allocations_left = INT32_MAX;
+}
+
+// A message that is lost takes none along that its sender has yet to tell of. Threads tell in
+// another order than that of the numbers.
+static void run_lost(void)
+{
+    enum { MOST = 64, FIRST = 100 };
+    struct fr_rndv_incoming incoming;
+    open_alone();
+    lose(1, 7, 1);
+    CHECK(find(1, 7, FR_SCHEME_NONE, &incoming) == FR_ERR_NO_MEMORY);
+    CHECK(find(1, 6, FR_SCHEME_NONE, &incoming) == FR_ERR_NOT_FOUND, "not told of yet");
+    tell(1, FR_CONTROL_RTS, entry_of(6, 1, 1, 6));
+    CHECK(is_known(1, 6, 6));
+    tell(1, FR_CONTROL_RTS, entry_of(7, 1, 1, 70));
+    CHECK(is_known(1, 7, 70), "told of again");
+    lose(2, 7, 1);
+    tell(2, FR_CONTROL_WITHDRAWN, entry_of(7, 1, 1, 7));
+    CHECK(find(2, 7, FR_SCHEME_NONE, &incoming) == FR_ERR_NOT_FOUND);
+
+    // More than are remembered one by one: none of them waits for ever.
+    lose(1, FIRST, MOST);
+    CHECK(find(1, FIRST - 1, FR_SCHEME_NONE, &incoming) == FR_ERR_NOT_FOUND);
+    lose(1, FIRST + MOST, 1);
+    for (unsigned i = 0; i <= MOST; i++)
+        CHECK(find(1, FIRST + i, FR_SCHEME_NONE, &incoming) == FR_ERR_NO_MEMORY, "%u", i);
+    CHECK(find(1, FIRST + MOST + 1, FR_SCHEME_NONE, &incoming) == FR_ERR_NOT_FOUND);
+    CHECK(find(3, FIRST - 1, FR_SCHEME_NONE, &incoming) == FR_ERR_NOT_FOUND, "of another process");
+    close_alone();
+}
+
 // ---- by control messages
 
 // A message of process 0 for process 1 as for one of another host.
@@ -567,6 +605,7 @@ int main(int count, char **arguments)
     static const struct process_case cases[] = {
         {.name = "known", .count = 1, .run = run_known},
         {.name = "memory", .count = 1, .run = run_memory},
+        {.name = "lost", .count = 1, .run = run_lost},
         {.name = "messages", .count = 2, .run = run_messages},
         {.name = "plain", .count = 2, .run = run_plain},
         {.name = "plain-memory", .count = 2, .run = run_plain_memory},
