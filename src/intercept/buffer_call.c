@@ -265,7 +265,6 @@ static bool needs_no_views(enum fr_fn fn)
 static void look_after_others(void)
 {
     fr_request_poll_freed();
-    fr_request_notice_awaited();
     fr_staging_trim();
 }
 

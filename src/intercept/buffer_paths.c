@@ -142,14 +142,15 @@ static enum fr_buffer_outcome choose_for_device(struct fr_request_op *op,
 {
     const char *scheme = NULL;
     if (fr_intercept_rndv_is_enabled)
-        fr_rndv_progress(&view->range);
+        fr_rndv_progress_in_passing(&view->range);
     view->expects_rts = op->receive.takes_rts && view->out_bytes && !view->in_bytes;
     view->as_bytes = op->receive.takes_rts && view->out_bytes && !fr_intercept_takes_parts();
     struct fr_policy_choice choice = choose_path(op, view);
     bool is_staged = choice.path == FR_PATH_HOST;
     if (is_staged && fr_report_on)
         choice.reason = fr_intercept_staged_because(op, view, choice.reason);
-    bool started = is_staged && fr_intercept_send_start(op, view, &choice, &scheme);
+    bool started =
+        is_staged && view->in_bytes > 0 && fr_intercept_send_start(op, view, &choice, &scheme);
     count_view(op, view, choice, scheme);
     if (choice.path == FR_PATH_REFUSE) {
         *result = refuse(op, view->range.kind, choice.reason);

@@ -198,7 +198,7 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
         fr_rndv_unblock(); // a collective may have been left
         fr_request_settle(outer != 0);
     }
-    if (works && FR_UNLIKELY(fr_request_looks_at_all()))
+    if (works && (look || FR_UNLIKELY(fr_request_looks_at_all())))
         fr_request_notice_awaited();
     bool awaited = works && fr_request_is_awaited();
     bool blocks = entry->may_block && !inside && fr_intercept_rndv_is_enabled &&

@@ -9,8 +9,12 @@
 
 enum { MPICH_GPU_SUPPORT_CUDA = 0 }; // MPIX_GPU_SUPPORT_CUDA of MPICH's mpi.h
 
-static bool ask_library(void)
+static bool is_aware(void)
 {
+    if (fr_core_settings()->rail == FR_RAIL_FORCE) // what MPI does not get can go over rails
+        return false;
+    if (fr_core_settings()->mpi_gpu_aware != FR_AUTO)
+        return fr_core_settings()->mpi_gpu_aware == FR_YES;
     if (fr_abi_has(FR_FN_MPIX_Query_cuda_support) &&
         fr_abi_call(FR_FN_MPIX_Query_cuda_support, NULL) == 1)
         return true;
@@ -25,13 +29,12 @@ bool fr_intercept_is_gpu_aware(void)
 {
     enum { UNKNOWN, AWARE, UNAWARE };
     static _Atomic int known = UNKNOWN;
-    if (fr_core_settings()->rail == FR_RAIL_FORCE) // what MPI does not get can go over rails
-        return false;
-    if (fr_core_settings()->mpi_gpu_aware != FR_AUTO)
-        return fr_core_settings()->mpi_gpu_aware == FR_YES;
-    if (known == UNKNOWN)
-        known = ask_library() ? AWARE : UNAWARE;
-    return known == AWARE;
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+    if (FR_UNLIKELY(answer == UNKNOWN)) {
+        answer = is_aware() ? AWARE : UNAWARE;
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer == AWARE;
 }
 
 // Whether Open MPI's CUDA pages list the function as taking device pointers. They list blocking

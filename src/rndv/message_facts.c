@@ -84,11 +84,6 @@ static struct fr_policy_message facts_of(const struct fr_rndv_message *message, 
     };
 }
 
-struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *message)
-{
-    return facts_of(message, fr_rndv_is_taken_by(message->address.to));
-}
-
 // Adds the facts about rails, and opens them for a message that is worth it.
 static void look_at_rails(const struct fr_rndv_message *message, struct fr_policy_message *facts)
 {
@@ -152,19 +147,43 @@ static void look_at_mapping(const struct fr_rndv_message *message, struct fr_pol
     }
 }
 
-// Adds whether the CPU reads the message itself. To oneself one copy within the device will do.
-static void look_at_aperture(const struct fr_rndv_message *message, struct fr_policy_message *facts)
+// Returns whether the CPU reads the message itself. To oneself one copy within the device will do.
+static bool is_by_cpu(const struct fr_rndv_message *message, bool one_piece)
 {
     const struct fr_staging_view *view = message->view;
-    facts->by_cpu =
-        facts->one_piece && message->address.to != fr_job_rank() &&
-        fr_device_aperture_reads(&view->range, view->base + (uintptr_t)view->first, view->in_bytes);
+    return one_piece && message->address.to != fr_job_rank() &&
+           fr_device_aperture_reads(&view->range, view->base + (uintptr_t)view->first,
+                                    view->in_bytes);
+}
+
+// Most messages are of memory that their receiver is known to have mapped. They go by scheme get,
+// whatever the facts that are not asked for here.
+bool fr_rndv_message_is_known(const struct fr_rndv_message *message,
+                              struct fr_policy_message *facts, struct fr_ipc_handle *handle)
+{
+    const int to = message->address.to;
+    if (message->must_leave || to == fr_job_rank() ||
+        !fr_staging_view_is_in_one_piece(message->view) || !is_last(to, message->view) ||
+        fr_rndv_ledger_takes_turns_with(to))
+        return false;
+    *facts = (struct fr_policy_message){
+        .bytes = message->view->in_bytes,
+        .here = true,
+        .one_piece = true,
+        .exported = true,
+        .mapped = true,
+        .by_cpu = is_by_cpu(message, true),
+        .crowded = fr_rndv_ledger_is_crowded(),
+    };
+    *handle = last.handle;
+    return true;
 }
 
 void fr_rndv_message_look(const struct fr_rndv_message *message, struct fr_policy_message *facts,
                           struct fr_ipc_handle *handle)
 {
-    look_at_aperture(message, facts);
+    *facts = facts_of(message, fr_rndv_is_taken_by(message->address.to));
+    facts->by_cpu = is_by_cpu(message, facts->one_piece);
     if (facts->by_cpu)
         return;
     look_at_mapping(message, facts, handle);

@@ -123,6 +123,17 @@ void fr_rndv_progress(const struct fr_device_range *user)
     go_on_with(FR_RNDV_WINDOWS);
 }
 
+void fr_rndv_progress_in_passing(const struct fr_device_range *user)
+{
+    enum { CALLS_A_LOOK = 8 };
+    static FR_TLS unsigned calls;
+    static FR_TLS int device = -1;
+    if (user->device == device && ++calls % CALLS_A_LOOK != 0 && !fr_job_control_any())
+        return;
+    device = user->device;
+    fr_rndv_progress(user);
+}
+
 void fr_rndv_wait_progress(void)
 {
     fr_job_progress();

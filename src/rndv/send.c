@@ -101,8 +101,10 @@ static bool tell_receiver(const struct fr_rndv_send *send, const struct fr_rndv_
 static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_place *place,
                             uint64_t ready)
 {
-    union fr_rndv_beside beside = {.gate = send->gate};
+    union fr_rndv_beside beside;
     bool has_beside = send->table != NULL || place->scheme == FR_SCHEME_STAGED_GET;
+    if (has_beside)
+        beside = (union fr_rndv_beside){.gate = send->gate};
     enum fr_status status = send->table != NULL ? fr_rndv_table_of(send, &beside.table) : FR_OK;
     if (status == FR_OK)
         status = fr_rndv_ledger_advertise(&send->address, !send->remote,
@@ -183,7 +185,7 @@ static enum fr_status try(struct fr_rndv_send *send, enum fr_policy_scheme schem
 enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct fr_rndv_send **out,
                                   struct fr_policy_scheme_choice *choice)
 {
-    struct fr_policy_message facts = fr_rndv_message_facts(message);
+    struct fr_policy_message facts;
     struct fr_ipc_handle handle;
     *out = NULL;
     if (fr_rndv_ledger_is_doubted(&message->address)) {
@@ -200,7 +202,9 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
     choice->scheme = FR_SCHEME_NONE;
     if (length == 0)
         return FR_OK;
-    fr_rndv_message_look(message, &facts, &handle);
+    bool known = fr_rndv_message_is_known(message, &facts, &handle);
+    if (!known)
+        fr_rndv_message_look(message, &facts, &handle);
     *choice = fr_policy_choose_scheme(&facts);
     if (choice->scheme == FR_SCHEME_NONE)
         return FR_OK;
@@ -215,6 +219,9 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
             *out = send;
             return FR_OK;
         }
+        if (known)
+            fr_rndv_message_look(message, &facts, &handle);
+        known = false;
         fr_policy_note_failed_scheme(&facts, choice->scheme, status);
         *choice = fr_policy_choose_scheme(&facts);
     }

@@ -70,12 +70,13 @@ void fr_rndv_registry_look_after(void);
 void fr_rndv_registry_add(struct fr_rndv_send *send);
 void fr_rndv_registry_remove(unsigned index);
 
-// Returns the facts of a message that are known from the start.
-struct fr_policy_message fr_rndv_message_facts(const struct fr_rndv_message *message);
+// Returns whether nothing need be asked about a message, since it is like one before it. Writes the
+// facts that then decide, and the handle of its buffer.
+bool fr_rndv_message_is_known(const struct fr_rndv_message *message,
+                              struct fr_policy_message *facts, struct fr_ipc_handle *handle);
 
-// Adds the facts that take a look: whether the receiver has mapped the buffer, and which rails lead
-// to it. Writes the handle of the buffer if it can be exported. Asks the receiver to map the buffer
-// and to meet over rails, if they have not yet.
+// Writes all facts of a message, and the handle of its buffer if it can be exported. Asks the
+// receiver to map the buffer and to meet over rails, if they have not yet.
 void fr_rndv_message_look(const struct fr_rndv_message *message, struct fr_policy_message *facts,
                           struct fr_ipc_handle *handle);
 

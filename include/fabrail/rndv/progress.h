@@ -12,6 +12,10 @@
 // Costs some loads when there is nothing to do.
 void fr_rndv_progress(const struct fr_device_range *user);
 
+// Makes progress as fr_rndv_progress does, in a call that begins an operation with memory of a
+// device: where others have sent something, and else now and then.
+void fr_rndv_progress_in_passing(const struct fr_device_range *user);
+
 // Makes progress that others may wait for in this process, on behalf of a call that waits. It moves
 // messages of the real MPI, and those by rendezvous, of which a receiver may have refused one.
 void fr_rndv_wait_progress(void);
