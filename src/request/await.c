@@ -131,12 +131,24 @@ static int test(enum fr_fn fn, const fr_word *args, bool *over)
     return rc;
 }
 
+static bool waits_for_many(const struct fr_request_set *set)
+{
+    enum { MANY = 8 };
+    return set && set->count > MANY;
+}
+
 // Whether messages are likely to have come while the program made many requests, which need not
 // wait for the first tests.
 static bool has_come_meanwhile(const struct fr_request_set *set)
 {
-    enum { MANY = 8 };
-    return set && set->count > MANY && fr_rndv_incoming_any_here();
+    return waits_for_many(set) && fr_rndv_incoming_any_here();
+}
+
+// Whether so many messages are likely to have come since `seen` of them that they are worth a look.
+static bool have_many_come(const struct fr_request_set *set, uint64_t seen)
+{
+    return waits_for_many(set) &&
+           (int64_t)(fr_rndv_incoming_entered() - seen) >= FR_REQUEST_WORTH_A_LAUNCH;
 }
 
 // Waits as a row of tests. `set` is the call's, or NULL. What it has claimed cannot be received
@@ -145,9 +157,16 @@ static int test_until_over(enum fr_fn fn, const fr_word *args, struct fr_request
 {
     struct fr_wait wait = fr_request_begin_wait(set ? set->count : 1);
     bool over = false, looks = has_come_meanwhile(set);
+    uint64_t seen = fr_rndv_incoming_entered();
     int rc = test(fn, args, &over);
     while (!over) {
         looks = fr_wait_step(&wait) || looks;
+        if (have_many_come(set, seen)) { // the next look need not come soon
+            wait.steps = 0;
+            looks = true;
+        }
+        if (looks)
+            seen = fr_rndv_incoming_entered();
         if (looks && set)
             fr_request_set_unclaim(set);
         if (looks)

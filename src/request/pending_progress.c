@@ -15,7 +15,8 @@
 enum {
     FREED_LIMIT_S = 10,
     MOST_EARLY = FR_RNDV_AT_ONCE, // receives that are looked at in one go
-    LITTLE_BYTES = 1 << 20,       // of copies begun together, fewer than which are waited for
+    LITTLE_BYTES = 1 << 20,       // of copies begun together, fewer than which take no longer than
+                                  // their launch
 };
 
 // Ends a send that is over. A failure stays with the operation, for the call that completes it.
@@ -228,9 +229,13 @@ static bool find_early(struct early *early, size_t skip, bool waits)
     return early->claimed_count > 0;
 }
 
-// Whether what has come is so short that its launch takes longer.
-static bool is_little(const struct early *early)
+// Whether what has come is so short that its launch takes longer, while copies are under way. It
+// then goes together with what comes until these have ended.
+static bool is_held_back(const struct early *early)
 {
+    if (early->count >= FR_REQUEST_WORTH_A_LAUNCH ||
+        atomic_load_explicit(&fr_request_flying, memory_order_relaxed) == 0)
+        return false;
     uint64_t bytes = 0;
     for (size_t i = 0; i < early->count; i++)
         bytes += early->incoming[i].bytes;
@@ -241,9 +246,9 @@ static bool is_little(const struct early *early)
 // operation, for the call that completes it.
 static size_t receive_found(struct early *early, bool waits)
 {
-    if (early->count == 0 || !fr_request_arrivals_begin(early->ops, early->incoming, early->count))
+    if (early->count == 0 || (!waits && is_held_back(early)) ||
+        !fr_request_arrivals_begin(early->ops, early->incoming, early->count))
         return 0;
-    waits = waits || is_little(early);
     for (size_t i = 0; i < early->count && waits; i++)
         early->ended += fr_request_arrival_land(early->ops[i]);
     return early->count;

@@ -113,7 +113,14 @@ bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
 bool fr_rndv_incoming_any_here(void)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());
-    return ledger != NULL && atomic_load_explicit(&ledger->expected, memory_order_relaxed) > 0;
+    return ledger != NULL && atomic_load_explicit(&ledger->ended, memory_order_relaxed) !=
+                                 atomic_load_explicit(&ledger->entered, memory_order_relaxed);
+}
+
+uint64_t fr_rndv_incoming_entered(void)
+{
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());
+    return ledger != NULL ? atomic_load_explicit(&ledger->entered, memory_order_relaxed) : 0;
 }
 
 bool fr_rndv_incoming_any(void)
@@ -247,11 +254,11 @@ void fr_rndv_incoming_ask(const struct fr_rndv_incoming *incoming)
         atomic_fetch_add_explicit(&ledger->refused, 1, memory_order_release);
 }
 
-static void count_down(void)
+static void count_ended(void)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());
     if (ledger != NULL)
-        atomic_fetch_sub_explicit(&ledger->expected, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&ledger->ended, 1, memory_order_relaxed);
 }
 
 // Ends a message of this host, from whichever state the receiver has left it in.
@@ -259,7 +266,7 @@ static void end_here(const struct fr_rndv_incoming *incoming, enum fr_rndv_state
 {
     if (fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_PULLING, state) ||
         fr_rndv_slot_change(incoming->slot, incoming->number, FR_RNDV_REFUSED, state))
-        count_down();
+        count_ended();
 }
 
 void fr_rndv_incoming_end(const struct fr_rndv_incoming *incoming, bool pulled)

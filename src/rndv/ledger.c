@@ -516,7 +516,7 @@ enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, b
         return status;
     struct fr_rndv_ledger *receiver = shared ? fr_rndv_ledger_of(address->to) : NULL;
     if (receiver != NULL)
-        atomic_fetch_add_explicit(&receiver->expected, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&receiver->entered, 1, memory_order_relaxed);
     write_slot(&ledger->slots[entered], address, sizes, ready, place, beside, *number);
     *index = (unsigned)entered;
     return FR_OK;
@@ -569,7 +569,7 @@ static void count_down(const struct fr_rndv_slot *slot, bool shared)
     int to = atomic_load_explicit(&slot->to, memory_order_relaxed);
     struct fr_rndv_ledger *receiver = shared ? fr_rndv_ledger_of(to) : NULL;
     if (receiver != NULL)
-        atomic_fetch_sub_explicit(&receiver->expected, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&receiver->entered, 1, memory_order_relaxed);
 }
 
 void fr_rndv_ledger_fail(unsigned index, uint64_t number, bool shared)

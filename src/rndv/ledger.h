@@ -28,7 +28,10 @@ struct fr_rndv_sweeps {
 
 // The ledger of one process. An empty one is all zero.
 struct fr_rndv_ledger {
-    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t expected; // messages for it, not yet pulled
+    // Messages for it that senders have entered, and those of them that it has ended. They differ
+    // while it expects any. Each is in a line of its own, so that its writers keep that.
+    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t entered;
+    _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t ended;
     // How often a receiver has refused one of its messages, or asked for one. Looked at all the
     // time.
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t refused;

@@ -14,7 +14,7 @@ check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/policy_choose tests/unit/policy_collective tests/unit/policy_scheme tests/unit/policy_tuning \
     tests/unit/report_counts tests/unit/report_verdict \
     tests/unit/request_schedule tests/unit/request_advance tests/unit/request_attendant tests/unit/request_await tests/unit/request_complete \
-    tests/unit/request_deliver tests/unit/request_hidden_sends \
+    tests/unit/request_deliver tests/unit/request_early tests/unit/request_hidden_sends \
     tests/unit/request_pending tests/unit/request_posted tests/unit/request_table \
     tests/unit/rma_region tests/unit/rma_serve tests/unit/rndv_batch tests/unit/rndv_ledger tests/unit/rndv_patience tests/unit/rndv_replica tests/unit/rndv_scheme tests/unit/rndv_send_stage \
     tests/unit/rndv_threads tests/unit/rndv_traffic \
@@ -37,7 +37,7 @@ fr_unit_single = $(patsubst %,tests/unit/%,abi_caller abi_rows coll_agree coll_h
     device_reduce device_row intercept_guard intercept_host_fastpath intercept_probe ipc_channel ipc_failures ipc_share \
     ipc_tuned job_scale job_secret job_tally policy_choose policy_collective policy_scheme policy_tuning \
     report_verdict request_schedule request_advance request_await request_complete request_deliver \
-    request_hidden_sends rma_region rma_serve rndv_batch rndv_ledger rndv_patience rndv_replica rndv_scheme \
+    request_early request_hidden_sends rma_region rma_serve rndv_batch rndv_ledger rndv_patience rndv_replica rndv_scheme \
     rndv_send_stage staging_device staging_leases staging_pool staging_share staging_typed staging_view \
     rail_wire rail_sched rail_choose rail_faults rail_flush rail_cache rndv_rail_connect rndv_rail_put_send)
 
@@ -90,6 +90,10 @@ tests_unit_request_posted_LDADD =
 tests_unit_request_deliver_SOURCES = tests/unit/request_deliver.c src/request/deliver.c src/abi/rows.c
 tests_unit_request_deliver_CFLAGS = $(AM_CFLAGS)
 tests_unit_request_deliver_LDADD =
+tests_unit_request_early_SOURCES = tests/unit/request_early.c src/request/pending_progress.c \
+    src/core/wait.c src/abi/rows.c
+tests_unit_request_early_CFLAGS = $(AM_CFLAGS)
+tests_unit_request_early_LDADD =
 tests_unit_request_hidden_sends_SOURCES = tests/unit/request_hidden_sends.c \
     src/request/hidden_sends.c src/core/wait.c src/abi/rows.c
 tests_unit_request_hidden_sends_CFLAGS = $(AM_CFLAGS)

@@ -89,6 +89,14 @@ bool fr_rndv_incoming_any_here(void)
     return has_come;
 }
 
+// So many come with each question.
+static uint64_t sent, sent_each;
+
+uint64_t fr_rndv_incoming_entered(void)
+{
+    return sent += sent_each;
+}
+
 size_t fr_request_receive_early(void)
 {
     return 0;
@@ -113,7 +121,7 @@ void fr_request_set_unclaim(struct fr_request_set *set)
 }
 
 // A call that waits for many requests looks after its first test at what has come while they were
-// made.
+// made, and later whenever many have come.
 static void test_look(size_t count, bool come, unsigned expected)
 {
     static struct fr_request_set set;
@@ -146,5 +154,11 @@ int main(void)
     tests = 2;
     test_look(16, false, 0);
     test_look(2, true, 0); // which mostly comes in a moment
+    tests = 5;
+    sent_each = FR_REQUEST_WORTH_A_LAUNCH / 8; // few come during the call
+    test_look(16, false, 0);
+    sent_each = FR_REQUEST_WORTH_A_LAUNCH;
+    test_look(16, false, tests - 1);
+    test_look(2, false, 0);
     return check_result();
 }

@@ -107,6 +107,10 @@ bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming);
 bool fr_rndv_incoming_any(void);
 bool fr_rndv_incoming_any_here(void);
 
+// Returns a number that grows with each message with an RTS that a process of this host sends to
+// this one. It falls with one that MPI has not sent after all.
+uint64_t fr_rndv_incoming_entered(void);
+
 // Marks a message as taken, for the sake of probes: its RTS has been received, though nobody has
 // followed it yet. Returns false if the sender's notice of it is still to come. Calls no MPI and
 // waits for nothing.

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Receives that have come though nobody is completing them, and when a call that waits begins them.
+// What finds and receives a message is simulated.
+#include "config.h"
+
+#include "check.h"
+
+#include "fabrail/core/wait.h"
+#include "fabrail/job.h"
+#include "fabrail/request/posted.h"
+#include "fabrail/request/schedule.h"
+#include "fabrail/rndv/progress.h"
+#include "fabrail/rndv/receive.h"
+#include "request/table.h"
+
+#include <string.h>
+
+enum { MOST = 3 * FR_REQUEST_WORTH_A_LAUNCH };
+
+struct fr_request_arrival {
+    bool landed; // its copy has ended
+};
+
+static struct fr_request_op ops[MOST];
+static struct fr_staging_view views[MOST];
+static struct fr_request_arrival arrivals[MOST];
+static bool come[MOST];
+static uint64_t each_bytes;
+static unsigned begun, landed_by_waiting;
+
+// ---- simulated
+
+struct fr_abi_personality fr_abi_mpi = {.handle_bytes = 8, .family = "test"};
+_Atomic size_t fr_request_flying, fr_request_freed_count;
+bool fr_request_alone = true;
+_Atomic bool fr_request_has_handler;
+
+static size_t index_of(const struct fr_request_op *op)
+{
+    return (size_t)(op - ops);
+}
+
+size_t fr_request_table_claim_receives(struct fr_request_op **claimed, size_t max, size_t skip)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < MOST; i++) {
+        if (ops[i].delivered || skip-- > 0)
+            continue;
+        skip = 0;
+        if (count < max)
+            claimed[count++] = &ops[i];
+    }
+    return count;
+}
+
+void fr_request_table_unclaim(struct fr_request_op *const *claimed, size_t count)
+{
+    (void)claimed;
+    (void)count;
+}
+
+struct fr_staging_view *fr_request_receive_view(struct fr_request_op *op)
+{
+    return &views[index_of(op)];
+}
+
+bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *incoming)
+{
+    *incoming = (struct fr_rndv_incoming){.bytes = each_bytes};
+    return come[index_of(op)];
+}
+
+bool fr_request_has_rts(struct fr_request_op *op, const void *status,
+                        struct fr_rndv_incoming *incoming)
+{
+    (void)status;
+    return fr_request_holds_rts(op, incoming);
+}
+
+int fr_abi_call(enum fr_fn fn, const fr_word *args)
+{
+    CHECK(fn == FR_FN_MPI_Request_get_status);
+    *(int *)args[1] = 1;
+    return fr_abi_mpi.SUCCESS;
+}
+
+bool fr_rndv_incoming_any(void)
+{
+    return true;
+}
+
+bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming)
+{
+    (void)incoming;
+    return true;
+}
+
+bool fr_request_arrivals_begin(struct fr_request_op *const *group,
+                               const struct fr_rndv_incoming *incoming, size_t count)
+{
+    (void)incoming;
+    for (size_t i = 0; i < count; i++) {
+        arrivals[index_of(group[i])].landed = false;
+        group[i]->arrival = &arrivals[index_of(group[i])];
+    }
+    begun += (unsigned)count;
+    fr_request_flying += count;
+    return true;
+}
+
+bool fr_request_arrival_poll(struct fr_request_op *op)
+{
+    if (!op->arrival->landed)
+        return false;
+    op->arrival = NULL;
+    op->delivered = true;
+    fr_request_flying--;
+    return true;
+}
+
+bool fr_request_arrival_land(struct fr_request_op *op)
+{
+    landed_by_waiting += !op->arrival->landed;
+    op->arrival->landed = true;
+    return fr_request_arrival_poll(op);
+}
+
+// ---- not called, or of no account here
+
+bool fr_request_op_is_staged(const struct fr_request_op *op)
+{
+    (void)op;
+    return true;
+}
+
+void fr_request_posted_look(void)
+{
+}
+
+size_t fr_request_posted_take_incoming(struct fr_rndv_incoming *incoming, size_t max)
+{
+    (void)incoming;
+    (void)max;
+    return 0;
+}
+
+size_t fr_request_table_take_incoming(struct fr_rndv_incoming *incoming, size_t max)
+{
+    return fr_request_posted_take_incoming(incoming, max);
+}
+
+size_t fr_request_take_freed(struct fr_rndv_incoming *incoming, size_t max)
+{
+    return fr_request_posted_take_incoming(incoming, max);
+}
+
+bool fr_rndv_incoming_take(const struct fr_rndv_incoming *incoming)
+{
+    (void)incoming;
+    return true;
+}
+
+void fr_request_poll_freed(void)
+{
+}
+
+uint64_t fr_request_freed_looks(void)
+{
+    return 0;
+}
+
+bool fr_request_look_at_unseen(uint64_t since)
+{
+    (void)since;
+    return false;
+}
+
+enum fr_status fr_request_deliver(struct fr_request_op *const *delivered, void *const *statuses,
+                                  int *errors, size_t count)
+{
+    (void)delivered;
+    (void)statuses;
+    (void)errors;
+    (void)count;
+    return FR_OK;
+}
+
+bool fr_request_schedule_poll(struct fr_request_op *op)
+{
+    (void)op;
+    return true;
+}
+
+void fr_request_progress(void)
+{
+}
+
+void fr_job_progress(void)
+{
+}
+
+void fr_rndv_progress(const struct fr_device_range *user)
+{
+    (void)user;
+}
+
+bool fr_rndv_send_poll(struct fr_rndv_send *send, unsigned *copies)
+{
+    (void)send;
+    (void)copies;
+    return true;
+}
+
+bool fr_rndv_send_leave(struct fr_rndv_send *send)
+{
+    (void)send;
+    return true;
+}
+
+bool fr_rndv_send_is_lost(const struct fr_rndv_send *send)
+{
+    (void)send;
+    return false;
+}
+
+bool fr_rndv_send_is_pulled(const struct fr_rndv_send *send)
+{
+    (void)send;
+    return true;
+}
+
+enum fr_status fr_rndv_send_end(struct fr_rndv_send *send)
+{
+    (void)send;
+    return FR_OK;
+}
+
+_Atomic enum fr_log_level fr_core_log_level;
+
+void fr_core_log_write(enum fr_log_level level, const char *format, ...)
+{
+    (void)level;
+    (void)format;
+}
+
+// ---- what is tested
+
+static void start(uint64_t bytes)
+{
+    memset(ops, 0, sizeof(ops));
+    memset(come, 0, sizeof(come));
+    fr_request_flying = 0;
+    each_bytes = bytes;
+    begun = landed_by_waiting = 0;
+    for (size_t i = 0; i < MOST; i++) {
+        views[i] = (struct fr_staging_view){.out_bytes = bytes};
+        ops[i].receive.takes_rts = ops[i].active = true;
+        ops[i].key = i + 1;
+    }
+}
+
+// Has the messages up to `last` come.
+static void come_to(size_t last)
+{
+    for (size_t i = 0; i < last; i++)
+        come[i] = true;
+}
+
+static void land(size_t first, size_t last)
+{
+    for (size_t i = first; i < last; i++)
+        arrivals[i].landed = true;
+}
+
+static void check_begun(unsigned expected)
+{
+    fr_request_begin_early();
+    CHECK(begun == expected, "%u, not %u", begun, expected);
+    CHECK(landed_by_waiting == 0);
+}
+
+// The first message begins at once. Few messages that come while its copy is under way go together
+// after that, and many have a launch of their own.
+static void test_short(void)
+{
+    start(4096);
+    come_to(1);
+    check_begun(1);
+    come_to(FR_REQUEST_WORTH_A_LAUNCH);
+    check_begun(1);
+    come_to(FR_REQUEST_WORTH_A_LAUNCH + 1);
+    check_begun(FR_REQUEST_WORTH_A_LAUNCH + 1);
+    come_to(FR_REQUEST_WORTH_A_LAUNCH + 2);
+    land(0, FR_REQUEST_WORTH_A_LAUNCH);
+    check_begun(FR_REQUEST_WORTH_A_LAUNCH + 1);
+    land(FR_REQUEST_WORTH_A_LAUNCH, FR_REQUEST_WORTH_A_LAUNCH + 1);
+    check_begun(FR_REQUEST_WORTH_A_LAUNCH + 2);
+    CHECK(fr_request_flying == 1);
+}
+
+// A launch takes no longer than the copy of long messages.
+static void test_long(void)
+{
+    start(1 << 20);
+    come_to(1);
+    check_begun(1);
+    come_to(2);
+    check_begun(2);
+}
+
+// What others wait for, and what another thread might have to end, is ended at once.
+static void test_waits(void)
+{
+    start(4096);
+    come_to(1);
+    check_begun(1);
+    come_to(3);
+    CHECK(fr_request_receive_early() >= 2 && begun == 3 && fr_request_flying == 0);
+    start(4096);
+    fr_request_alone = false;
+    come_to(2);
+    fr_request_begin_early();
+    CHECK(begun == 2 && fr_request_flying == 0 && landed_by_waiting == 2);
+    fr_request_alone = true;
+}
+
+int main(void)
+{
+    fr_abi_rows_fill();
+    test_short();
+    test_long();
+    test_waits();
+    return check_result();
+}
