@@ -54,6 +54,15 @@ struct fr_layout {
 //  - FR_ERR_MPI when a call fails, and FR_ERR_NO_MEMORY.
 FR_MUST_CHECK enum fr_status fr_datatype_acquire(fr_word type, const struct fr_layout **layout);
 
+// Makes a layout of some groups, one at least, which no datatype of MPI has. Their packed bytes are
+// all different, and leave no gap. The caller owns one reference. Returns FR_ERR_NO_MEMORY on
+// failure.
+FR_MUST_CHECK enum fr_status fr_datatype_make(const struct fr_datatype_group *groups, size_t count,
+                                              const struct fr_layout **layout);
+
+// Adds a reference to a layout of which the caller has one.
+void fr_datatype_keep(const struct fr_layout *layout);
+
 // Gives a reference back. Accepts NULL. The last one frees the packed type by a call of MPI, so it
 // must not be given back under a lock.
 void fr_datatype_release(const struct fr_layout *layout);

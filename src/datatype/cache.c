@@ -8,6 +8,7 @@
 #include "fabrail/core/hash.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct fr_datatype_private {
     struct fr_layout layout;
@@ -258,22 +259,30 @@ static void stretch(size_t n, ptrdiff_t stride, ptrdiff_t *first, ptrdiff_t *end
     *(reach < 0 ? first : end) += reach;
 }
 
+// Finds the range [*lowest, *highest) of offsets that some groups use, one at least.
+static void find_range(const struct fr_datatype_group *groups, size_t count, ptrdiff_t *lowest,
+                       ptrdiff_t *highest)
+{
+    *lowest = PTRDIFF_MAX;
+    *highest = PTRDIFF_MIN;
+    for (size_t i = 0; i < count; i++) {
+        const struct fr_datatype_group *group = &groups[i];
+        ptrdiff_t first = group->offset;
+        ptrdiff_t end = group->offset + (ptrdiff_t)group->bytes;
+        stretch(group->n[0], group->stride[0], &first, &end);
+        stretch(group->n[1], group->stride[1], &first, &end);
+        *lowest = first < *lowest ? first : *lowest;
+        *highest = end > *highest ? end : *highest;
+    }
+}
+
 // Returns whether all decoded bytes lie where MPI says that the datatype has bytes. Open MPI takes
 // a stride of -1 bytes for "no stride given", so its datatype is not what the constructor's
 // arguments say. MPICH counts the extent of an empty member as bytes, so its range may be larger.
 static bool agrees(const struct fr_layout *layout, const struct fr_datatype_list *list)
 {
-    ptrdiff_t lowest = PTRDIFF_MAX;
-    ptrdiff_t highest = PTRDIFF_MIN;
-    for (size_t i = 0; i < list->count; i++) {
-        const struct fr_datatype_group *group = &list->items[i];
-        ptrdiff_t first = group->offset;
-        ptrdiff_t end = group->offset + (ptrdiff_t)group->bytes;
-        stretch(group->n[0], group->stride[0], &first, &end);
-        stretch(group->n[1], group->stride[1], &first, &end);
-        lowest = first < lowest ? first : lowest;
-        highest = end > highest ? end : highest;
-    }
+    ptrdiff_t lowest, highest;
+    find_range(list->items, list->count, &lowest, &highest);
     ptrdiff_t true_end = layout->true_lower + (ptrdiff_t)layout->true_extent;
     return list->count == 0 || (lowest >= layout->true_lower && highest <= true_end);
 }
@@ -384,6 +393,43 @@ enum fr_status fr_datatype_acquire(fr_word type, const struct fr_layout **layout
     }
     *layout = &entry->layout;
     return FR_OK;
+}
+
+enum fr_status fr_datatype_make(const struct fr_datatype_group *groups, size_t count,
+                                const struct fr_layout **layout)
+{
+    struct fr_datatype_private *made = calloc(1, sizeof(*made));
+    struct fr_datatype_group *copy = made ? malloc(count * sizeof(*copy)) : NULL;
+    ptrdiff_t lowest, highest;
+    if (!copy) {
+        free(made);
+        return FR_ERR_NO_MEMORY;
+    }
+    memcpy(copy, groups, count * sizeof(*copy));
+    find_range(copy, count, &lowest, &highest);
+    made->layout = (struct fr_layout){
+        .lower_bound = lowest,
+        .extent = highest - lowest,
+        .true_lower = lowest,
+        .true_extent = (size_t)(highest - lowest),
+        .unit_bytes = 1,
+        .exact = true,
+        .group_count = count,
+        .groups = copy,
+        .private = made,
+    };
+    for (size_t i = 0; i < count; i++)
+        made->layout.size_bytes += copy[i].bytes * copy[i].n[0] * copy[i].n[1];
+    const struct fr_datatype_list list = {.items = copy, .count = count};
+    made->layout.contiguous = is_contiguous(&made->layout, &list);
+    atomic_store(&made->references, 1);
+    *layout = &made->layout;
+    return FR_OK;
+}
+
+void fr_datatype_keep(const struct fr_layout *layout)
+{
+    atomic_fetch_add_explicit(&layout->private->references, 1, memory_order_relaxed);
 }
 
 void fr_datatype_release(const struct fr_layout *layout)

@@ -43,7 +43,10 @@ void fr_rndv_detached_look_after(void)
         struct fr_rndv_send *send = FR_LIST_ENTRY(taken.prev, struct fr_rndv_send, link);
         unsigned index = send->index;
         fr_list_remove(&send->link);
-        fr_rndv_send_hold(index);
+        if (!fr_rndv_send_try_hold(index)) { // maybe by a function that this one runs beneath
+            fr_list_push_front(&others, &send->link);
+            continue;
+        }
         bool done = fr_rndv_send_is_done(send);
         if (done)
             fr_rndv_send_destroy(send);

@@ -475,7 +475,8 @@ static bool pull(struct fr_rndv_recv **recvs, size_t count)
         if (recvs[i]->status == FR_OK)
             fr_rndv_fragments_copy(&reading->in);
         bool failed = recvs[i]->status != FR_OK;
-        recvs[i]->untouched = failed && recvs[i]->status != FR_ERR_DEVICE && reading->arrived == 0;
+        recvs[i]->untouched = failed && recvs[i]->status != FR_ERR_DEVICE &&
+                              recvs[i]->status != FR_ERR_CANCELLED && reading->arrived == 0;
         over = over && reading->asked == NULL &&
                reading->in.done == (failed ? reading->begun : reading->in.count);
     }

@@ -305,6 +305,18 @@ void fr_rndv_receive_finish(struct fr_rndv_recv *recv)
     finish(recv, 1);
 }
 
+void fr_rndv_receive_cancel(struct fr_rndv_recv *recv)
+{
+    struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
+    recv->status = FR_ERR_CANCELLED;
+    while (!poll(recv, 1)) {
+        (void)fr_wait_step(&wait);
+        fr_rndv_progress(NULL);
+        fr_job_progress();
+        recv->status = FR_ERR_CANCELLED;
+    }
+}
+
 // Returns how many of the first receives are moved together: no more than there is host memory for,
 // as far as they may need some.
 static size_t count_at_once(const struct fr_rndv_recv *recvs, size_t count)

@@ -434,7 +434,8 @@ bool fr_rndv_send_poll(struct fr_rndv_send *send, unsigned *copies)
     static FR_TLS unsigned polls;
     if (FR_UNLIKELY(fr_rndv_any_waiting()) && ++polls % POLLS_A_LOOK == 0)
         fr_rndv_progress(NULL);
-    fr_rndv_send_hold(send->index);
+    if (!fr_rndv_send_try_hold(send->index))
+        return false; // who holds it goes on with it
     bool over = is_over(send, copies);
     fr_rndv_send_release(send->index);
     return over;
@@ -491,12 +492,11 @@ static void prefetch_after(unsigned index)
     __builtin_prefetch(&fr_rndv_ledger_slot((index + AHEAD) % FR_RNDV_SLOTS)->word, 1);
 }
 
-// Ends the operation of a send. Returns why its message is lost, as far as is known.
-static enum fr_status end(struct fr_rndv_send *send, bool cancelled)
+// Ends the operation of a send that is held, and releases it. Returns why its message is lost, as
+// far as is known.
+static enum fr_status end_held(struct fr_rndv_send *send, bool cancelled)
 {
     unsigned index = send->index;
-    prefetch_after(index);
-    fr_rndv_send_hold(index);
     enum fr_status failure = send->failure;
     bool in_buffer = !fr_rndv_send_needs_push(send) && (!send->over || send->waits);
     if (cancelled || !send->sent || in_buffer)
@@ -511,9 +511,24 @@ static enum fr_status end(struct fr_rndv_send *send, bool cancelled)
     return failure;
 }
 
+static enum fr_status end(struct fr_rndv_send *send, bool cancelled)
+{
+    prefetch_after(send->index);
+    fr_rndv_send_hold(send->index);
+    return end_held(send, cancelled);
+}
+
 enum fr_status fr_rndv_send_end(struct fr_rndv_send *send)
 {
     return end(send, false);
+}
+
+bool fr_rndv_send_try_end(struct fr_rndv_send *send, enum fr_status *failure)
+{
+    if (!fr_rndv_send_try_hold(send->index))
+        return false;
+    *failure = end_held(send, false);
+    return true;
 }
 
 void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled)

@@ -58,6 +58,7 @@ FR_MUST_CHECK enum fr_status fr_rndv_send_push(struct fr_rndv_send *send);
 // Returns whether the program may have its buffer back: the receiver has the bytes, or they have
 // left the buffer. Makes them leave once callers have asked for about as long as a copy takes, if
 // there is room within the bounds on memory. Each such copy counts *copies down; at 0 none is made.
+// Waits for no other thread: a send that one holds is not over.
 bool fr_rndv_send_poll(struct fr_rndv_send *send, unsigned *copies);
 
 // Makes the bytes leave the program's buffer now, without waiting for the receiver. Returns false
@@ -75,6 +76,10 @@ void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled);
 // Does so for a send that is over. Returns why its message is lost, FR_OK if it is not, as far as
 // this process knows.
 enum fr_status fr_rndv_send_end(struct fr_rndv_send *send);
+
+// Does so unless another thread holds the send, or the caller runs beneath a function that does.
+// Returns false then, and the send is still there.
+FR_MUST_CHECK bool fr_rndv_send_try_end(struct fr_rndv_send *send, enum fr_status *failure);
 
 // Notes that a plain message of a length that marks RTS is about to be sent. `once` says that it is
 // sent only once, and before anything that any thread sends there later.

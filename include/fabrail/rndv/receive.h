@@ -61,4 +61,8 @@ bool fr_rndv_receive_land(struct fr_rndv_recv *recv);
 // Waits until such a receive is over. Makes progress for others meanwhile.
 void fr_rndv_receive_finish(struct fr_rndv_recv *recv);
 
+// Gives such a receive up, and waits until nothing of it is under way, which needs no help of its
+// sender. Its status is then FR_ERR_CANCELLED.
+void fr_rndv_receive_cancel(struct fr_rndv_recv *recv);
+
 #endif
