@@ -15,6 +15,7 @@
 
 #include "fabrail/device/reduce.h"
 #include "fabrail/policy/access.h"
+#include "fabrail/report.h"
 #include "fabrail/staging/path.h"
 
 struct fr_rma_window;
@@ -133,6 +134,10 @@ static inline bool fr_rma_needs_calls(void)
     return atomic_load_explicit(&fr_rma_by_calls_count, memory_order_relaxed) != 0;
 }
 
+// Number of accesses whose data are on their way by rendezvous, on either side. While there are
+// any, progress takes fr_rndv_progress too.
+extern _Atomic unsigned fr_rma_transfer_count;
+
 // Acts on messages of other ranks. Called wherever this process makes progress.
 void fr_rma_progress(void);
 
@@ -153,7 +158,9 @@ struct fr_rma_place {
     int64_t displacement;
     const struct fr_layout *layout;
     size_t count;
-    struct fr_policy_access facts; // set by an access: how it went
+    struct fr_policy_access facts;  // set by an access: how it went
+    struct fr_report_buffer report; // of the access, but for path, scheme and bytes
+    bool is_counted;                // set by an access that is in the report, or will be
 };
 
 // Begin to move the data of a measured view of one block to a target, or from there. They are

@@ -24,6 +24,12 @@ static struct fr_report_buffer describe(const struct fr_request_op *op,
     };
 }
 
+struct fr_report_buffer fr_intercept_report_of(const struct fr_request_op *op,
+                                               const struct fr_staging_view *view)
+{
+    return describe(op, view, (struct fr_policy_choice){.reason = NULL}, NULL);
+}
+
 void fr_intercept_count_view(const struct fr_request_op *op, const struct fr_staging_view *view,
                              struct fr_policy_choice choice, const char *scheme)
 {

@@ -323,7 +323,7 @@ bool fr_intercept_attend(void)
     else
         fr_rma_progress();
     fr_intercept_exit_late();
-    return taken != fr_rma_messages_taken();
+    return taken != fr_rma_messages_taken() || atomic_load(&fr_rma_transfer_count) > 0;
 }
 
 // The call may be one that went straight to MPI, or one that Fabrail makes itself. Each look makes
@@ -340,9 +340,12 @@ bool fr_intercept_serve_within(void)
     if (outer == 0)
         fr_intercept_handler_frame = (uintptr_t)__builtin_frame_address(0);
     fr_device_begin_call();
-    fr_rma_progress();
+    if (atomic_load(&fr_rma_transfer_count) > 0)
+        fr_rndv_progress(NULL); // and windows
+    else
+        fr_rma_progress();
     fr_intercept_handler_frame = outer;
-    moved = taken != fr_rma_messages_taken();
+    moved = taken != fr_rma_messages_taken() || atomic_load(&fr_rma_transfer_count) > 0;
     return moved;
 }
 

@@ -4,6 +4,7 @@
 #ifndef FR_INTERCEPT_MESSAGE_H
 #define FR_INTERCEPT_MESSAGE_H
 
+#include "fabrail/report.h"
 #include "fabrail/request.h"
 
 // Messages by rendezvous. Enabled from the end of MPI_Init to MPI_Finalize where other processes
@@ -43,6 +44,11 @@ const char *fr_intercept_staged_because(const struct fr_request_op *op,
 // Returns what keeps a message from rendezvous if nobody has chosen a scheme for it. Static text.
 const char *fr_intercept_message_obstacle(const struct fr_request_op *op,
                                           const struct fr_staging_view *view);
+
+// Describes a call's buffer for the report, but for path, scheme and bytes. Called while the
+// arguments are the application's.
+struct fr_report_buffer fr_intercept_report_of(const struct fr_request_op *op,
+                                               const struct fr_staging_view *view);
 
 // Counts a call's buffer in the report. Called while the arguments are the application's.
 void fr_intercept_count_view(const struct fr_request_op *op, const struct fr_staging_view *view,

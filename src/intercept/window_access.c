@@ -73,7 +73,7 @@ static void count(const struct fr_request_op *op, const struct fr_policy_access 
 
 static enum fr_status run(const struct fr_request_op *op, struct fr_rma_window *window)
 {
-    struct fr_rma_place place = {.target = 0};
+    struct fr_rma_place place = {.report = fr_intercept_report_of(op, &op->views[0])};
     fr_word type;
     enum fr_status status = find_place(op, &place, &type);
     if (status != FR_OK)
@@ -96,7 +96,7 @@ static enum fr_status run(const struct fr_request_op *op, struct fr_rma_window *
         break;
     }
     fr_datatype_release(place.layout);
-    if (status == FR_OK)
+    if (status == FR_OK && !place.is_counted)
         count(op, &place.facts);
     return status;
 }

@@ -6,6 +6,7 @@
 
 #include "rma/far.h"
 #include "rma/fragment.h"
+#include "rma/transfer.h"
 
 #include "fabrail/staging/packed.h"
 
@@ -26,6 +27,7 @@ struct fr_rma_request {
     uintptr_t to;
     size_t bytes;
     struct fr_device_range range; // of `to`
+    struct fr_rma_large *large;   // by rendezvous; NULL otherwise
     bool is_waited_for;           // the caller frees it, once it is over
     _Atomic bool over;
     enum fr_status status;
@@ -74,13 +76,49 @@ static void count(struct fr_rma_window *window, int rank, unsigned change)
     atomic_fetch_add(&window->pending, change);
 }
 
-void fr_rma_far_forget(struct fr_rma_window *window)
+static void forget(struct fr_rma_request *requests)
 {
-    while (window->requests) {
-        struct fr_rma_request *request = window->requests;
-        window->requests = request->next;
+    while (requests) {
+        struct fr_rma_request *request = requests;
+        requests = request->next;
+        fr_rma_large_free(request->large);
         free(request);
     }
+}
+
+void fr_rma_far_forget(struct fr_rma_window *window)
+{
+    forget(window->requests);
+    forget(window->declined);
+    window->requests = window->declined = NULL;
+}
+
+struct fr_rma_request *fr_rma_far_enter_large(struct fr_rma_window *window, int rank,
+                                              struct fr_rma_large *large)
+{
+    struct fr_rma_request *request = enter(window, rank);
+    if (request)
+        request->large = large;
+    return request;
+}
+
+void fr_rma_far_complete(struct fr_rma_window *window, struct fr_rma_request *request,
+                         enum fr_status status)
+{
+    if (status != FR_OK)
+        note(window, status);
+    count(window, request->rank, (unsigned)-1);
+    free(request);
+}
+
+void fr_rma_far_decline(struct fr_rma_window *window, struct fr_rma_request *request)
+{
+    fr_core_lock(&lock);
+    request->next = window->declined;
+    window->declined = request;
+    fr_core_unlock(&lock);
+    atomic_fetch_add(&window->declined_count, 1);
+    count(window, request->rank, (unsigned)-1);
 }
 
 // Copies between packed memory of the host and memory in one piece, and waits.
@@ -118,31 +156,44 @@ void fr_rma_far_take_answer(struct fr_rma_window *window, const struct fr_rma_me
     struct fr_rma_request *request = take_out(window, answer->head->number);
     if (!request)
         return;
-    request->status = finish(request, answer);
-    if (request->is_waited_for) {
-        atomic_store_explicit(&request->over, true, memory_order_release);
+    if (request->large) {
+        enum fr_status status = FR_OK;
+        if (!fr_rma_large_take_answer(request->large, answer, &status))
+            fr_rma_far_complete(window, request, status);
         return;
     }
-    if (request->status != FR_OK)
-        note(window, request->status);
-    count(window, request->rank, (unsigned)-1);
-    free(request);
+    request->status = finish(request, answer);
+    if (request->is_waited_for)
+        atomic_store_explicit(&request->over, true, memory_order_release);
+    else
+        fr_rma_far_complete(window, request, request->status);
 }
 
-// Waits until at most so many requests are under way to a rank, and in all.
+// Waits until at most so many requests are under way to a rank, and in all. Each answer gives the
+// ranks their time anew.
 static enum fr_status await(struct fr_rma_window *window, int rank, unsigned to_one, unsigned most)
 {
     struct fr_rma_wait wait = fr_rma_wait_begin(&window->words, "answers of a window's rank", rank);
     enum fr_status status = FR_OK;
-    while (status == FR_OK && ((rank >= 0 && atomic_load(&window->parts[rank].pending) > to_one) ||
-                               atomic_load(&window->pending) > most))
+    unsigned before = atomic_load(&window->pending), pending = before;
+    while (status == FR_OK &&
+           (atomic_load(&window->parts[rank].pending) > to_one || pending > most)) {
         status = fr_rma_wait_step(&wait);
+        pending = atomic_load(&window->pending);
+        if (pending < before)
+            wait = fr_rma_wait_begin(&window->words, wait.what, rank);
+        before = pending;
+    }
     return status;
 }
 
-// Sends a request with its number, and frees it if that fails.
-static enum fr_status send(struct fr_rma_window *window, struct fr_rma_request *request,
-                           struct fr_rma_message *message, enum fr_rma_kind kind)
+enum fr_status fr_rma_far_await_turn(struct fr_rma_window *window, int rank)
+{
+    return await(window, rank, MOST_TO_ONE - 1, MOST - 1);
+}
+
+enum fr_status fr_rma_far_send(struct fr_rma_window *window, struct fr_rma_request *request,
+                               struct fr_rma_message *message, enum fr_rma_kind kind)
 {
     const uint64_t number = request->number;
     const bool counts = !request->is_waited_for;
@@ -171,7 +222,7 @@ static enum fr_status tell(struct fr_rma_window *window, int rank, enum fr_rma_k
     }
     message->head->extra = extra;
     message->head->name = name;
-    return send(window, request, message, kind);
+    return fr_rma_far_send(window, request, message, kind);
 }
 
 enum fr_status fr_rma_far_tell(struct fr_rma_window *window, int rank, enum fr_rma_kind kind,
@@ -193,7 +244,7 @@ enum fr_status fr_rma_far_lock(struct fr_rma_window *window, int rank, bool excl
     const uint64_t number = request->number;
     request->is_waited_for = true;
     message->head->extra = exclusive;
-    enum fr_status status = send(window, request, message, FR_RMA_LOCK);
+    enum fr_status status = fr_rma_far_send(window, request, message, FR_RMA_LOCK);
     if (status != FR_OK)
         return status;
     while (status == FR_OK && !atomic_load_explicit(&request->over, memory_order_acquire))
@@ -210,25 +261,61 @@ enum fr_status fr_rma_far_lock(struct fr_rma_window *window, int rank, bool excl
     return status;
 }
 
-// Has no answer write to memory of the application's any more.
+// Has no answer write to memory of the application's any more, and ends what goes by rendezvous.
 static void disarm(struct fr_rma_window *window)
 {
+    fr_rma_progress_hold();
     fr_core_lock(&lock);
-    for (struct fr_rma_request *request = window->requests; request; request = request->next)
+    for (struct fr_rma_request *request = window->requests; request; request = request->next) {
         request->bytes = 0;
+        if (request->large)
+            fr_rma_large_disarm(request->large);
+    }
     fr_core_unlock(&lock);
+    fr_rma_transfers_abandon(window);
+    fr_rma_progress_release();
+}
+
+static struct fr_rma_request *take_declined(struct fr_rma_window *window, int rank)
+{
+    fr_core_lock(&lock);
+    struct fr_rma_request **at = &window->declined;
+    while (*at && (*at)->rank != rank)
+        at = &(*at)->next;
+    struct fr_rma_request *request = *at;
+    if (request)
+        *at = request->next;
+    fr_core_unlock(&lock);
+    return request;
+}
+
+// Does anew, in messages, what a rank has declined. Returns whether there was anything.
+static bool redo(struct fr_rma_window *window, int rank, enum fr_status *status)
+{
+    struct fr_rma_request *request = take_declined(window, rank);
+    if (!request)
+        return false;
+    atomic_fetch_sub(&window->declined_count, 1);
+    *status = fr_rma_large_redo(request->large);
+    free(request);
+    return true;
 }
 
 enum fr_status fr_rma_far_settle(struct fr_rma_window *window, int rank)
 {
-    return await(window, rank, 0, MOST);
+    enum fr_status status;
+    do {
+        status = await(window, rank, 0, MOST);
+    } while (status == FR_OK && redo(window, rank, &status));
+    return status;
 }
 
 enum fr_status fr_rma_far_flush(struct fr_rma_window *window)
 {
     enum fr_status status = FR_OK;
     for (int rank = 0; rank < window->size && status == FR_OK; rank++) {
-        if (atomic_load(&window->parts[rank].pending) != 0)
+        if (atomic_load(&window->parts[rank].pending) != 0 ||
+            atomic_load(&window->declined_count) != 0)
             status = fr_rma_far_settle(window, rank);
     }
     if (status != FR_OK)
@@ -295,7 +382,7 @@ static enum fr_status send_fragment(struct cut *cut)
 {
     const struct fr_rma_fragment *fragment = &cut->fragment;
     size_t bytes = fragment->last - fragment->first;
-    enum fr_status status = await(cut->window, cut->rank, MOST_TO_ONE - 1, MOST - 1);
+    enum fr_status status = fr_rma_far_await_turn(cut->window, cut->rank);
     if (status != FR_OK)
         return status;
     struct fr_rma_message *message = fr_rma_message_new(
@@ -314,7 +401,7 @@ static enum fr_status send_fragment(struct cut *cut)
         request->bytes = bytes;
         request->range = *cut->to_range;
     }
-    return send(cut->window, request, message, cut->kind);
+    return fr_rma_far_send(cut->window, request, message, cut->kind);
 }
 
 static enum fr_status send_all(struct cut *cut)

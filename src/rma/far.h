@@ -26,6 +26,43 @@ FR_MUST_CHECK enum fr_status fr_rma_far_update(struct fr_rma_window *window, int
                                                const struct fr_rma_target *target,
                                                const struct fr_rma_update *update);
 
+// Moves data as fr_rma_far_move does. Where they are more than a message has, they go by rendezvous
+// if they can. Counts what does for the report, which the place describes.
+FR_MUST_CHECK enum fr_status fr_rma_large_move(struct fr_rma_window *window,
+                                               struct fr_rma_place *place,
+                                               const struct fr_rma_target *target,
+                                               const struct fr_staging_view *own, bool puts);
+
+// A part of such an access under way, beside its request.
+struct fr_rma_large;
+
+// Takes the answer to a request of a large access. Returns false where that ends the request, with
+// *status.
+bool fr_rma_large_take_answer(struct fr_rma_large *large, const struct fr_rma_message *answer,
+                              enum fr_status *status);
+
+// Moves in messages what a target has declined to send by rendezvous, and frees it.
+FR_MUST_CHECK enum fr_status fr_rma_large_redo(struct fr_rma_large *large);
+
+// Has the answer to a request end it, and write to no memory of the application's.
+void fr_rma_large_disarm(struct fr_rma_large *large);
+void fr_rma_large_free(struct fr_rma_large *large);
+
+// Requests, for the file of large accesses. An entered request is sent with its message, or freed
+// where that fails. One that has been answered is completed, or declined: then it is done anew when
+// the origin waits.
+struct fr_rma_request *fr_rma_far_enter_large(struct fr_rma_window *window, int rank,
+                                              struct fr_rma_large *large);
+FR_MUST_CHECK enum fr_status fr_rma_far_send(struct fr_rma_window *window,
+                                             struct fr_rma_request *request,
+                                             struct fr_rma_message *message, enum fr_rma_kind kind);
+void fr_rma_far_complete(struct fr_rma_window *window, struct fr_rma_request *request,
+                         enum fr_status status);
+void fr_rma_far_decline(struct fr_rma_window *window, struct fr_rma_request *request);
+
+// Waits until a further request may be sent to a rank.
+FR_MUST_CHECK enum fr_status fr_rma_far_await_turn(struct fr_rma_window *window, int rank);
+
 // Tells a rank of an epoch. Waits for nobody; fr_rma_far_flush waits for the answer.
 FR_MUST_CHECK enum fr_status fr_rma_far_tell(struct fr_rma_window *window, int rank,
                                              enum fr_rma_kind kind, unsigned extra);
@@ -51,6 +88,29 @@ void fr_rma_far_take_answer(struct fr_rma_window *window, const struct fr_rma_me
 // Acts on a message, and owns it from then on. Returns false if it has to be tried again later, and
 // is still the caller's.
 bool fr_rma_act(struct fr_rma_message *message);
+
+// What the files of the target share. Bytes of a message are checked.
+
+// Answers a message, by `with` if it is given and all went well, else by the message itself. So an
+// answer without data needs no memory. Neither is the caller's any more.
+void fr_rma_answer(struct fr_rma_window *window, struct fr_rma_message *message,
+                   struct fr_rma_message *with, enum fr_status status);
+
+// Finds the memory of a run, and its offset there. Returns false if not all bytes are in the window
+// or, where memory is attached, in one piece of that. Checks that its packed data stand among
+// `bytes`.
+bool fr_rma_find_run(struct fr_rma_window *window, uint64_t bytes, struct fr_rma_run *run,
+                     struct fr_rma_part *part);
+
+// Copies between this rank's memory and packed host memory, and waits.
+FR_MUST_CHECK enum fr_status fr_rma_copy_runs(struct fr_rma_window *window,
+                                              const struct fr_rma_message *message, char *packed,
+                                              bool from_memory);
+
+// Serve puts and gets whose data go by rendezvous. The first returns false if it has to be tried
+// again later.
+bool fr_rma_serve_large_put(struct fr_rma_window *window, struct fr_rma_message *message);
+void fr_rma_serve_large_get(struct fr_rma_window *window, struct fr_rma_message *message);
 
 // Gives locks to other ranks whose turn has come.
 void fr_rma_grant_locks(void);

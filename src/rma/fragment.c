@@ -55,17 +55,20 @@ static enum fr_status add_rows(struct fr_rma_fragment *fragment, ptrdiff_t offse
     return status;
 }
 
+// The longer of two levels becomes the rows, so that there are few runs.
 static enum fr_status add_piece(void *context, const struct fr_datatype_copy *piece)
 {
     struct fr_rma_fragment *fragment = context;
     enum fr_status status = FR_OK;
-    for (size_t plane = 0; plane < piece->n[1] && status == FR_OK; plane++)
+    const unsigned rows = piece->n[1] > piece->n[0], planes = !rows;
+    for (size_t plane = 0; plane < piece->n[planes] && status == FR_OK; plane++)
         status = add_rows(
             fragment,
-            fragment->offset + piece->user_offset + (ptrdiff_t)plane * piece->user_stride[1],
+            fragment->offset + piece->user_offset + (ptrdiff_t)plane * piece->user_stride[planes],
             fragment->packed +
-                (size_t)(piece->stage_offset + (ptrdiff_t)plane * piece->stage_stride[1]),
-            piece->bytes, piece->n[0], piece->user_stride[0], (size_t)piece->stage_stride[0]);
+                (size_t)(piece->stage_offset + (ptrdiff_t)plane * piece->stage_stride[planes]),
+            piece->bytes, piece->n[rows], piece->user_stride[rows],
+            (size_t)piece->stage_stride[rows]);
     return status;
 }
 

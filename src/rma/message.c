@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "rma/far.h"
+#include "rma/transfer.h"
 
 #include "fabrail/job.h"
 
@@ -213,12 +214,18 @@ void fr_rma_progress(void)
         if (atomic_load(&answer_count) < MOST_ANSWERS)
             take(&requests);
         fr_rma_grant_locks();
+        fr_rma_transfers_progress();
     }
     atomic_store_explicit(&busy, false, memory_order_release);
 }
 
-void fr_rma_progress_leave(void)
+void fr_rma_progress_hold(void)
 {
-    while (atomic_load_explicit(&busy, memory_order_acquire))
+    while (atomic_exchange_explicit(&busy, true, memory_order_acquire))
         fr_wait_yield();
+}
+
+void fr_rma_progress_release(void)
+{
+    atomic_store_explicit(&busy, false, memory_order_release);
 }

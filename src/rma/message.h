@@ -11,9 +11,9 @@
 #include "fabrail/staging.h"
 
 enum fr_rma_kind {
-    FR_RMA_MEET = 1, // the sender has come to a meeting: `name`, and its round in `extra`
-    FR_RMA_PUT,
-    FR_RMA_GET,
+    FR_RMA_MEET = 1,   // the sender has come to a meeting: `name`, and its round in `extra`
+    FR_RMA_PUT,        // `extra`: FR_RMA_BY_RENDEZVOUS, with an RTS in place of the data
+    FR_RMA_GET,        // the same, and its answer has an RTS
     FR_RMA_ACCUMULATE, // `extra` has FR_RMA_WITH_ bits
     FR_RMA_LOCK,       // answered when the sender has the lock; `extra`: exclusive
     FR_RMA_UNLOCK,     // `extra`: exclusive
@@ -23,7 +23,12 @@ enum fr_rma_kind {
     FR_RMA_ANSWER,
 };
 
-enum { FR_RMA_WITH_ORIGIN = 1, FR_RMA_WITH_COMPARE = 2, FR_RMA_WITH_RESULT = 4 };
+enum {
+    FR_RMA_WITH_ORIGIN = 1,
+    FR_RMA_WITH_COMPARE = 2,
+    FR_RMA_WITH_RESULT = 4,
+    FR_RMA_BY_RENDEZVOUS = 8,
+};
 
 // Begins every message. Runs follow, then data. Plain bytes.
 struct fr_rma_head {
@@ -86,7 +91,8 @@ FR_MUST_CHECK enum fr_status fr_rma_message_send(struct fr_rma_message *message,
 // Returns whether messages that were sent are still under way.
 bool fr_rma_messages_under_way(void);
 
-// Waits until no thread is in fr_rma_progress.
-void fr_rma_progress_leave(void);
+// Keep other threads from fr_rma_progress, once none is in it, and let them in again.
+void fr_rma_progress_hold(void);
+void fr_rma_progress_release(void);
 
 #endif

@@ -9,10 +9,7 @@
 #include "fabrail/staging/own_copy.h"
 #include "fabrail/staging/packed.h"
 
-enum {
-    SMALL_BYTES = 1 << 14, // of host memory, which the CPU copies
-    SLICE_BYTES = 1 << 22, // that go over host memory at a time
-};
+enum { SMALL_BYTES = 1 << 14 }; // of host memory, which the CPU copies
 
 static bool has_epoch(struct fr_rma_window *window, const struct fr_rma_part *part)
 {
@@ -114,8 +111,8 @@ static enum fr_status move_slice(const struct fr_rma_target *target,
     return status;
 }
 
-// Returns the bytes of a slice: as many as whole elements of both sides have together.
-static size_t slice_bytes(const struct fr_rma_target *target, const struct fr_staging_view *own)
+size_t fr_rma_slice_bytes(const struct fr_rma_target *target, const struct fr_staging_view *own,
+                          size_t most)
 {
     size_t all = fr_rma_bytes_of(own), a = own->blocks[0].layout->size_bytes, rest;
     size_t b = target->block.layout->size_bytes, step = a;
@@ -125,12 +122,11 @@ static size_t slice_bytes(const struct fr_rma_target *target, const struct fr_st
     }
     if (__builtin_mul_overflow(a / step, b, &step) || step >= all)
         return all;
-    return step < SLICE_BYTES ? SLICE_BYTES / step * step : step;
+    return step < most ? most / step * step : step;
 }
 
-// Makes a view of some of a view's elements.
-static void cut(const struct fr_staging_view *view, size_t done, size_t bytes,
-                struct fr_staging_view *slice, struct fr_staging_view_block *block)
+void fr_rma_view_cut(const struct fr_staging_view *view, size_t done, size_t bytes,
+                     struct fr_staging_view *slice, struct fr_staging_view_block *block)
 {
     const struct fr_layout *layout = view->blocks[0].layout;
     *slice = *view;
@@ -149,7 +145,7 @@ static enum fr_status move_over_host(const struct fr_rma_target *target,
                                      const struct fr_staging_view *own, bool puts)
 {
     struct fr_staging_lease packed;
-    size_t all = fr_rma_bytes_of(own), step = slice_bytes(target, own);
+    size_t all = fr_rma_bytes_of(own), step = fr_rma_slice_bytes(target, own, FR_RMA_SLICE_BYTES);
     enum fr_status status = fr_staging_borrow(step < all ? step : all, &packed);
     if (status != FR_OK)
         return status;
@@ -158,8 +154,8 @@ static enum fr_status move_over_host(const struct fr_rma_target *target,
         struct fr_rma_target there = {.part = target->part};
         struct fr_staging_view_block block;
         struct fr_staging_view here;
-        cut(&target->view, done, bytes, &there.view, &there.block);
-        cut(own, done, bytes, &here, &block);
+        fr_rma_view_cut(&target->view, done, bytes, &there.view, &there.block);
+        fr_rma_view_cut(own, done, bytes, &here, &block);
         status = move_slice(&there, &here, puts, packed);
     }
     fr_staging_return(&packed);
@@ -253,7 +249,7 @@ static enum fr_status access(struct fr_rma_window *window, struct fr_rma_place *
         return FR_OK;
     place->facts = fr_rma_facts(target.part, false);
     if (fr_policy_choose_access(&place->facts).way == FR_WAY_MESSAGE)
-        return fr_rma_far_move(window, place->target, &target, own, puts);
+        return fr_rma_large_move(window, place, &target, own, puts);
     fr_rma_enter(window);
     status = move(window, &target, own, puts, &place->facts.by_device);
     fr_rma_leave(window);

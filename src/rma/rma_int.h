@@ -57,7 +57,10 @@ struct fr_rma_region;
 struct fr_rma_request;
 struct fr_rma_message;
 struct fr_rma_meeting;
-enum { FR_RMA_MOST_BYTES = 1 << 18 }; // data of a message
+enum {
+    FR_RMA_MOST_BYTES = 1 << 18,  // data of a message
+    FR_RMA_SLICE_BYTES = 1 << 22, // that go over host memory at a time, or by one rendezvous
+};
 
 struct fr_rma_window {
     fr_word win;
@@ -91,7 +94,9 @@ struct fr_rma_window {
     enum fr_rma_server server;
     struct fr_rma_window *next_far;
     _Atomic unsigned pending;        // of all parts
-    struct fr_rma_request *requests; // that have no answer yet; these three by the lock of far.c
+    struct fr_rma_request *requests; // that have no answer yet; these four by the lock of far.c
+    struct fr_rma_request *declined; // large gets that are to go in messages
+    _Atomic unsigned declined_count;
     uint64_t last_request;
     enum fr_status far_status;       // the first failure
     struct fr_rma_message *waiters;  // for this rank's lock; the thread that makes progress
@@ -148,6 +153,15 @@ bool fr_rma_is_native(const struct fr_rma_target *target, const struct fr_stagin
 
 // Returns whether a view is host memory that the CPU reads and writes.
 bool fr_rma_is_on_host(const struct fr_staging_view *view);
+
+// Returns how many bytes of an access make a slice of about so many: as many as whole elements of
+// both sides have together.
+size_t fr_rma_slice_bytes(const struct fr_rma_target *target, const struct fr_staging_view *own,
+                          size_t most);
+
+// Makes a view of some of a view's elements.
+void fr_rma_view_cut(const struct fr_staging_view *view, size_t done, size_t bytes,
+                     struct fr_staging_view *slice, struct fr_staging_view_block *block);
 
 // Returns the address of the first element of a view.
 static inline uintptr_t fr_rma_address_of(const struct fr_staging_view *view)

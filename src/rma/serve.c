@@ -39,7 +39,8 @@ void fr_rma_far_leave(struct fr_rma_window *window)
     window->is_far = false;
     atomic_fetch_sub(&fr_rma_far_count, 1);
     atomic_fetch_sub(&fr_rma_by_calls_count, window->server == FR_RMA_BY_CALLS);
-    fr_rma_progress_leave();
+    fr_rma_progress_hold(); // no thread acts on its messages any more
+    fr_rma_progress_release();
 }
 
 struct fr_rma_window *fr_rma_far_after(const struct fr_rma_window *window)
@@ -58,15 +59,14 @@ static struct fr_rma_window *find(uint64_t name)
     return window;
 }
 
-// Answers a message, by `with` if it is given and all went well, else by the message itself. So an
-// answer without data needs no memory. Neither is the caller's any more.
-static void answer(struct fr_rma_window *window, struct fr_rma_message *message,
+void fr_rma_answer(struct fr_rma_window *window, struct fr_rma_message *message,
                    struct fr_rma_message *with, enum fr_status status)
 {
     const struct fr_rma_head head = {
         .window = window->name,
         .number = message->head->number,
         .kind = FR_RMA_ANSWER,
+        .extra = with ? with->head->extra : 0,
         .from = window->rank,
         .status = status,
     };
@@ -89,13 +89,12 @@ static bool is_packed(const struct fr_rma_run *run, uint64_t packed_bytes)
            (uint64_t)run->at + (uint64_t)run->step * (run->count - 1) + run->bytes <= packed_bytes;
 }
 
-// Finds the memory of a run, and its offset there. Returns false if not all bytes are in the window
-// or, where memory is attached, in one piece of that.
-static bool find_memory(struct fr_rma_window *window, struct fr_rma_run *run,
-                        struct fr_rma_part *part)
+bool fr_rma_find_run(struct fr_rma_window *window, uint64_t bytes, struct fr_rma_run *run,
+                     struct fr_rma_part *part)
 {
     int64_t reach, last;
-    if (__builtin_mul_overflow(run->stride, (int64_t)(run->count - 1), &reach) ||
+    if (!is_packed(run, bytes) ||
+        __builtin_mul_overflow(run->stride, (int64_t)(run->count - 1), &reach) ||
         __builtin_add_overflow(run->offset, reach, &last))
         return false;
     int64_t low = last < run->offset ? last : run->offset;
@@ -137,50 +136,74 @@ static void copy_by_device(struct fr_device_batch *batch, const struct fr_rma_pa
     fr_device_batch_copy(batch, &part->range, from_memory ? FR_TO_STAGE : FR_FROM_STAGE, &copy);
 }
 
-static bool copy_run(struct fr_rma_window *window, struct fr_device_batch *batch, char *packed,
+// Packed data that the copies are to and from.
+struct packed {
+    char *data;
+    uint64_t bytes;
+    struct fr_device_batch batch;
+};
+
+static bool copy_run(struct fr_rma_window *window, struct packed *packed,
                      const struct fr_rma_run *wanted, bool from_memory)
 {
     struct fr_rma_part part = {.base = 0};
     struct fr_rma_run run = *wanted;
-    if (!find_memory(window, &run, &part))
+    if (!fr_rma_find_run(window, packed->bytes, &run, &part))
         return false;
     if (fr_device_owns(&part.range))
-        copy_by_device(batch, &part, packed, &run, from_memory);
+        copy_by_device(&packed->batch, &part, packed->data, &run, from_memory);
     else
-        copy_on_host((char *)part.address, packed, &run, from_memory);
+        copy_on_host((char *)part.address, packed->data, &run, from_memory);
     return true;
 }
 
+// Copies bytes in one row, which may go on from one piece of attached memory to the next.
+static bool copy_row(struct fr_rma_window *window, struct packed *packed, struct fr_rma_run row,
+                     bool from_memory)
+{
+    bool found = row.offset >= 0;
+    for (uint32_t left = row.bytes; left > 0 && found; left -= row.bytes) {
+        struct fr_rma_part part = {.base = 0};
+        uint64_t low = (uint64_t)row.offset;
+        if (!fr_rma_region_of_own(window, low, low + 1, &part))
+            return false;
+        uint64_t room = part.base + part.bytes - low;
+        row.bytes = room < left ? (uint32_t)room : left;
+        found = copy_run(window, packed, &row, from_memory);
+        row.offset += row.bytes;
+        row.at += row.bytes;
+    }
+    return found;
+}
+
 // Copies the rows of a run one by one, which may lie in several pieces of attached memory.
-static bool copy_rows(struct fr_rma_window *window, struct fr_device_batch *batch, char *packed,
+static bool copy_rows(struct fr_rma_window *window, struct packed *packed,
                       const struct fr_rma_run *run, bool from_memory)
 {
-    bool found = window->words.is_dynamic && run->count > 1;
+    bool found = window->words.is_dynamic && is_packed(run, packed->bytes);
     for (uint32_t i = 0; i < run->count && found; i++) {
         struct fr_rma_run row = {.at = run->at + i * run->step, .bytes = run->bytes, .count = 1};
         int64_t offset;
         found = !__builtin_mul_overflow(run->stride, (int64_t)i, &offset) &&
                 !__builtin_add_overflow(run->offset, offset, &row.offset) &&
-                copy_run(window, batch, packed, &row, from_memory);
+                copy_row(window, packed, row, from_memory);
     }
     return found;
 }
 
-// Copies between this rank's memory and packed host memory, and waits.
-static enum fr_status copy_runs(struct fr_rma_window *window, const struct fr_rma_message *message,
-                                char *packed, bool from_memory)
+enum fr_status fr_rma_copy_runs(struct fr_rma_window *window, const struct fr_rma_message *message,
+                                char *data, bool from_memory)
 {
     const struct fr_rma_run *runs = fr_rma_message_runs(message);
+    struct packed packed = {.data = data, .bytes = message->head->bytes};
     enum fr_status status = FR_OK;
-    struct fr_device_batch batch;
-    fr_device_batch_begin(&batch);
+    fr_device_batch_begin(&packed.batch);
     for (uint32_t i = 0; i < message->head->runs && status == FR_OK; i++) {
-        if (!is_packed(&runs[i], message->head->bytes) ||
-            (!copy_run(window, &batch, packed, &runs[i], from_memory) &&
-             !copy_rows(window, &batch, packed, &runs[i], from_memory)))
+        if (!copy_run(window, &packed, &runs[i], from_memory) &&
+            !copy_rows(window, &packed, &runs[i], from_memory))
             status = FR_ERR_RANGE;
     }
-    enum fr_status copied = fr_device_batch_finish(&batch);
+    enum fr_status copied = fr_device_batch_finish(&packed.batch);
     return status == FR_OK ? copied : status;
 }
 
@@ -188,8 +211,9 @@ static void put(struct fr_rma_window *window, struct fr_rma_message *message)
 {
     bool fits = message->head->bytes <=
                 message->bytes - (size_t)(fr_rma_message_data(message) - (char *)message->head);
-    answer(window, message, NULL,
-           fits ? copy_runs(window, message, fr_rma_message_data(message), false) : FR_ERR_INVALID);
+    fr_rma_answer(window, message, NULL,
+                  fits ? fr_rma_copy_runs(window, message, fr_rma_message_data(message), false)
+                       : FR_ERR_INVALID);
 }
 
 static struct fr_rma_message *new_answer(const struct fr_rma_message *message)
@@ -204,8 +228,8 @@ static void get(struct fr_rma_window *window, struct fr_rma_message *message)
     struct fr_rma_message *result = new_answer(message);
     enum fr_status status = FR_ERR_NO_MEMORY;
     if (result)
-        status = copy_runs(window, message, fr_rma_message_data(result), true);
-    answer(window, message, result, status);
+        status = fr_rma_copy_runs(window, message, fr_rma_message_data(result), true);
+    fr_rma_answer(window, message, result, status);
 }
 
 // Finds the operands of an update in its message. Returns false where they are not all there.
@@ -229,11 +253,11 @@ static bool find_operands(const struct fr_rma_message *message, struct fr_rma_op
 static enum fr_status update(struct fr_rma_window *window, const struct fr_rma_message *message,
                              struct fr_rma_operands *operands, struct fr_rma_message *result)
 {
-    enum fr_status status = copy_runs(window, message, operands->there, true);
+    enum fr_status status = fr_rma_copy_runs(window, message, operands->there, true);
     if (status == FR_OK && result)
         memcpy(fr_rma_message_data(result), operands->there, operands->bytes);
     if (status == FR_OK && fr_rma_combine(operands, &status))
-        status = copy_runs(window, message, operands->there, false);
+        status = fr_rma_copy_runs(window, message, operands->there, false);
     return status;
 }
 
@@ -244,7 +268,7 @@ static bool accumulate(struct fr_rma_window *window, struct fr_rma_message *mess
     struct fr_rma_message *result = NULL;
     struct fr_staging_lease there = {.address = NULL};
     if (!find_operands(message, &operands)) {
-        answer(window, message, NULL, FR_ERR_INVALID);
+        fr_rma_answer(window, message, NULL, FR_ERR_INVALID);
         return true;
     }
     if (!fr_rma_words_update_try(&window->words, window->rank))
@@ -258,7 +282,7 @@ static bool accumulate(struct fr_rma_window *window, struct fr_rma_message *mess
         status = update(window, message, &operands, result);
     fr_rma_words_update_end(&window->words, window->rank);
     fr_staging_return(&there);
-    answer(window, message, result, status);
+    fr_rma_answer(window, message, result, status);
     return true;
 }
 
@@ -299,7 +323,7 @@ static void grant(struct fr_rma_window *window)
             continue;
         }
         *at = waiter->next;
-        answer(window, waiter, NULL, status);
+        fr_rma_answer(window, waiter, NULL, status);
     }
 }
 
@@ -329,10 +353,15 @@ static bool serve(struct fr_rma_window *window, struct fr_rma_message *message)
         fr_rma_message_free(message);
         return true;
     case FR_RMA_PUT:
+        if (head->extra & FR_RMA_BY_RENDEZVOUS)
+            return fr_rma_serve_large_put(window, message);
         put(window, message);
         return true;
     case FR_RMA_GET:
-        get(window, message);
+        if (head->extra & FR_RMA_BY_RENDEZVOUS)
+            fr_rma_serve_large_get(window, message);
+        else
+            get(window, message);
         return true;
     case FR_RMA_ACCUMULATE:
         return accumulate(window, message);
@@ -355,7 +384,7 @@ static bool serve(struct fr_rma_window *window, struct fr_rma_message *message)
         fr_rma_message_free(message);
         return true;
     }
-    answer(window, message, NULL, FR_OK);
+    fr_rma_answer(window, message, NULL, FR_OK);
     return true;
 }
 

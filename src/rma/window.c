@@ -5,6 +5,7 @@
 #include "rma/advert.h"
 #include "rma/far.h"
 #include "rma/region.h"
+#include "rma/transfer.h"
 
 #include "fabrail/job.h"
 #include "fabrail/rndv/progress.h"
@@ -82,6 +83,9 @@ static void unmap(struct fr_rma_part *part)
 static void free_window(struct fr_rma_window *window)
 {
     fr_rma_far_leave(window);
+    fr_rma_progress_hold();
+    fr_rma_transfers_abandon(window);
+    fr_rma_progress_release();
     for (int rank = 0; window->parts && rank < window->size; rank++)
         unmap(&window->parts[rank]);
     fr_rma_far_forget(window);
@@ -281,6 +285,8 @@ static enum fr_rma_outcome make(const struct fr_rma_offer *offer,
         worst = worst ? exchange(offer, &own, adverts) : NULL;
     }
     fr_rma_words_seal(&window->words);
+    if (fr_device_owns(range)) // others may ask it to map their workspace
+        fr_rndv_progress(range);
     if (!worst)
         return FR_RMA_FAILED;
     if (worst->obstacle != NONE)

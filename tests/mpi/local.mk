@@ -209,11 +209,15 @@ endif
 # Cases of windows over device memory, and wrong uses of them, for their test.
 fr_window_cases = $(MPI_FLAVOURS:%=tests/mpi/window_cases-%)
 fr_window_errors = $(MPI_FLAVOURS:%=tests/mpi/window_errors-%)
-fr_window_programs = $(fr_window_cases) $(fr_window_errors)
-EXTRA_DIST += tests/mpi/window_cases.c tests/mpi/window_errors.c
+fr_window_bulk = $(MPI_FLAVOURS:%=tests/mpi/window_bulk-%)
+fr_window_programs = $(fr_window_cases) $(fr_window_errors) $(fr_window_bulk)
+EXTRA_DIST += tests/mpi/window_bulk.c tests/mpi/window_cases.c tests/mpi/window_errors.c
 CLEANFILES += $(fr_window_programs)
 if !CROSS_COMPILING
 check_DATA += $(fr_window_programs)
+$(fr_window_bulk): tests/mpi/window_bulk-%: tests/mpi/window_bulk.c \
+    tests/programs/memory-%.o tests/programs/memory.h
+	$(fr_program)
 $(fr_window_cases): tests/mpi/window_cases-%: tests/mpi/window_cases.c \
     tests/programs/memory-%.o tests/programs/memory.h
 	$(fr_program)
