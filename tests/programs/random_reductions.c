@@ -19,9 +19,10 @@ enum reduction {
 static const char *const names[REDUCTIONS] = {
     "Allreduce", "Reduce", "Reduce_scatter_block", "Reduce_scatter", "Scan", "Exscan", "Barrier"};
 
-// Sums and extremes of whole numbers, which are the same in any order and in any of the types.
+// Sums and extremes of whole numbers, which are the same in any order and in any of the types, and
+// an operation of the program's own, which is not: its result is what the first rank has.
 enum number { INTEGER, LONG, FLOAT, DOUBLE, NUMBERS };
-enum operation { SUM, MAX, MIN, OPERATIONS };
+enum operation { SUM, MAX, MIN, FIRST, OPERATIONS };
 
 static MPI_Datatype number_type(enum number number)
 {
@@ -46,6 +47,24 @@ static void number_put(enum number number, unsigned char *to, int value)
            number_bytes(number));
 }
 
+static void take_first(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    int bytes;
+    MPI_Type_size(*type, &bytes);
+    memcpy(inout, in, (size_t)*count * (size_t)bytes);
+}
+
+// The caller frees the program's own one.
+static MPI_Op operation_new(enum operation operation)
+{
+    const MPI_Op known[] = {MPI_SUM, MPI_MAX, MPI_MIN};
+    MPI_Op op;
+    if (operation != FIRST)
+        return known[operation];
+    MPI_Op_create(take_first, 0, &op);
+    return op;
+}
+
 struct work {
     struct walk *walk;
     const struct circle *circle;
@@ -53,6 +72,7 @@ struct work {
     enum manner manner;
     enum number number;
     enum operation operation;
+    MPI_Op op;
     bool in_place;
     int n;       // numbers of a result
     int *counts; // of a Reduce_scatter's results, by rank
@@ -94,7 +114,7 @@ static void call(const struct work *work, MPI_Request *request)
     void *to = work->recv->data;
     MPI_Comm comm = work->circle->comm;
     MPI_Datatype type = number_type(work->number);
-    MPI_Op op = work->operation == SUM ? MPI_SUM : work->operation == MAX ? MPI_MAX : MPI_MIN;
+    MPI_Op op = work->op;
     int n = work->n;
     switch (work->what) {
     case ALLREDUCE:
@@ -124,7 +144,10 @@ static void call(const struct work *work, MPI_Request *request)
 
 static int combined(enum operation operation, int a, int b)
 {
-    return operation == SUM ? a + b : (operation == MAX) == (a > b) ? a : b;
+    return operation == FIRST              ? a
+           : operation == SUM              ? a + b
+           : (operation == MAX) == (a > b) ? a
+                                           : b;
 }
 
 // The result over the first so many of ids, from number `skip` on.
@@ -205,6 +228,7 @@ static struct work work_new(struct walk *walk, const struct circle *circle)
         work.what = ALLREDUCE;
     work.number = (enum number)draw_below(&walk->common, NUMBERS);
     work.operation = (enum operation)draw_below(&walk->common, OPERATIONS);
+    work.op = operation_new(work.operation);
     work.n =
         (int)(draw_bytes(&walk->common, walk->mixture->most_bytes) / number_bytes(work.number));
     work.root = draw_below(&walk->common, circle->size);
@@ -248,6 +272,8 @@ void round_reduction(struct walk *walk, const struct circle *circle)
     }
     if (work.manner == STANDING)
         MPI_Request_free(&request);
+    if (work.operation == FIRST)
+        MPI_Op_free(&work.op);
     walk_finish(walk, work.recv);
     walk_finish(walk, work.send);
     free(work.counts);
