@@ -5,8 +5,10 @@
 
 #include "fabrail/device/classify.h"
 
+#include "../sim/calls.h"
 #include "driver.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -195,6 +197,24 @@ static void test_fabric_neighbours(void)
     }
 }
 
+// The last byte of fabric memory is looked at, but asked no more than where it belongs to.
+static void test_fabric_calls(void)
+{
+    struct driver_memory memory;
+    frsim_calls_fn *calls = NULL;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (driver != NULL)
+        *(void **)&calls = dlsym(driver, "frsim_calls");
+    if (calls == NULL || !driver_allocate(FR_KIND_VMM_FABRIC, 0, GRAIN, &memory))
+        return;
+    unsigned long all = calls(NULL), accesses = calls("cuMemGetAccess");
+    CHECK(kind_of(memory.address, GRAIN) == FR_KIND_VMM_FABRIC);
+    all = calls(NULL) - all;
+    accesses = calls("cuMemGetAccess") - accesses;
+    CHECK(all == 4 && accesses == 1, "%lu calls, %lu about accesses", all, accesses);
+    driver_free(&memory);
+}
+
 // One address that is one kind of device memory after another, and host memory in between.
 static void test_change_of_owner(void)
 {
@@ -261,6 +281,7 @@ int main(void)
     test_kinds();
     test_neighbours();
     test_fabric_neighbours();
+    test_fabric_calls();
     test_change_of_owner();
     test_threads();
     return check_result();
