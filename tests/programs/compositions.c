@@ -112,12 +112,13 @@ static void expect(const struct call *call, struct buffer *buffer, size_t elemen
     }
 }
 
-static void fill(const struct call *call, struct buffer *send)
+// Fills a buffer with the vector of a rank.
+static void fill(const struct call *call, struct buffer *send, int rank)
 {
     const struct shape *shape = call->shape;
     for (size_t i = 0; i < call->all * shape->maps; i++)
         store(shape, send->want + i / shape->maps * shape->extent, i % shape->maps,
-              map_of(call->run, call->run->rank, i));
+              map_of(call->run, rank, i));
     buffer_upload(send);
 }
 
@@ -234,7 +235,7 @@ static void run_call(const struct call *call, struct buffer *send, struct buffer
 #endif
     for (int i = 0; i < (call->form == PERSISTENT ? 2 : 1); i++) {
         call->run->round++;
-        fill(call, send);
+        fill(call, send, call->run->rank);
         if (call->form == BLOCKING)
             do_at_once(call, from, target);
         else if (call->form == NONBLOCKING)
@@ -326,6 +327,26 @@ static void step_reduce_scatter(struct run *run, size_t bytes)
     step_function(run, bytes, SCATTER);
 }
 
+static void step_reduce_local(struct run *run, size_t bytes)
+{
+    for (int i = 0; i < COUNT_OF(shapes); i++) {
+        struct call call = {.run = run, .shape = &shapes[i], .all = bytes / shapes[i].extent};
+        call.type = type_of(&shapes[i]);
+        MPI_Op_create(compose_all, 0, &call.op);
+        struct buffer *in = buffer_new(run, "in", call.all * shapes[i].extent);
+        struct buffer *inout = buffer_new(run, "inout", in->bytes);
+        fill(&call, in, 0);
+        fill(&call, inout, 1);
+        MPI_Reduce_local(in->data, inout->data, (int)call.all, call.type, call.op);
+        for (size_t element = 0; element < call.all; element++)
+            expect(&call, inout, element, element, 1);
+        buffer_finish(inout);
+        buffer_finish(in);
+        MPI_Op_free(&call.op);
+        MPI_Type_free(&call.type);
+    }
+}
+
 static const struct step steps[] = {
     {"Reduce", step_reduce, LIMIT_SMALL, 1},
     {"Allreduce", step_allreduce, LIMIT_SMALL, 1},
@@ -333,6 +354,7 @@ static const struct step steps[] = {
     {"Exscan", step_exscan, LIMIT_SMALL, 1},
     {"Reduce_scatter_block", step_reduce_scatter_block, LIMIT_SMALL, 1},
     {"Reduce_scatter", step_reduce_scatter, LIMIT_SMALL, 1},
+    {"Reduce_local", step_reduce_local, LIMIT_SMALL, 1},
 };
 
 PROGRAM("compositions", steps)
