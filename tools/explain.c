@@ -209,8 +209,7 @@ static void find_facts(const struct options *options, struct fr_explain_facts *f
     facts->rails = options->rails;
     facts->hmem = options->hmem;
     facts->has_gaps = options->type.has_gaps;
-    const struct fr_policy_pieces *pieces = &options->type.pieces;
-    facts->block_bytes = pieces->blocks > 0 ? pieces->bytes / pieces->blocks : 0;
+    facts->wasted_bytes = options->type.wasted_bytes;
     *source = "as given";
     fr_info_gpus_find(&info.gpus, true);
     facts->fabric_memory = info.gpus.count == 0 || info.gpus.gpus[0].handles[FR_INFO_FABRIC].works;

@@ -27,6 +27,7 @@ struct fr_explain_type {
     size_t bytes; // of one element, without gaps
     bool has_gaps;
     struct fr_policy_pieces pieces;
+    size_t wasted_bytes; // that NVLink would carry between its blocks
 };
 
 // Reads a datatype. Returns false where the text is none.
@@ -39,12 +40,12 @@ struct fr_explain_facts {
     const char *family; // "Open MPI", "MPICH", "MPI ABI"
     bool gpu_aware;
     enum fr_explain_place place;
-    bool fabric_memory; // fabric handles can be made
-    bool first;         // of memory that the other end has not mapped yet
-    unsigned rails;     // in common with another host
-    bool hmem;          // their NICs reach the memory of GPUs
-    bool has_gaps;      // the data are of a datatype with gaps
-    size_t block_bytes; // of one of its blocks, where kernels can be told of them; else 0
+    bool fabric_memory;  // fabric handles can be made
+    bool first;          // of memory that the other end has not mapped yet
+    unsigned rails;      // in common with another host
+    bool hmem;           // their NICs reach the memory of GPUs
+    bool has_gaps;       // the data are of a datatype with gaps
+    size_t wasted_bytes; // that NVLink would carry between the blocks of such data
 };
 
 struct fr_explain_answer {

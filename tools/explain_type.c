@@ -8,6 +8,7 @@
 
 #include "explain.h"
 
+#include "fabrail/device/pack.h"
 #include "fabrail/staging/typed_copy.h"
 
 #include <string.h>
@@ -58,7 +59,10 @@ static void count(const struct fr_datatype_group *group, size_t span, struct fr_
     };
     type->bytes = layout.size_bytes;
     type->has_gaps = group->n[0] > 1 || group->n[1] > 1;
-    type->pieces = fr_staging_count_pieces(&layout, 1, true, layout.size_bytes);
+    type->pieces =
+        fr_staging_count_pieces(&layout, 1, true, layout.size_bytes, FR_POLICY_MOST_CALLS);
+    type->wasted_bytes =
+        group->n[0] * group->n[1] * fr_device_wasted_bytes(group->bytes, group->stride[0]);
 }
 
 static bool take_vector(const char *text, struct fr_explain_type *type)
@@ -122,6 +126,7 @@ static bool take_indexed(const char *text, struct fr_explain_type *type)
     type->has_gaps = blocks > 1;
     type->pieces =
         (struct fr_policy_pieces){.calls = blocks, .blocks = blocks, .bytes = type->bytes};
+    type->wasted_bytes = blocks * fr_device_wasted_bytes(block, PTRDIFF_MAX);
     return true;
 }
 

@@ -108,9 +108,11 @@ const struct fr_layout *fr_datatype_external_get(const struct fr_layout *layout)
 // A layout in the form that kernels take. Immutable; lives as long as the layout.
 struct fr_datatype_compiled {
     struct fr_pack_shape shape;
-    void *table;        // table of blocks, in host memory; NULL where the shape needs none
-    size_t block_bytes; // bytes that stand together, on average
-    uint64_t id;        // unique in this process, and not 0
+    void *table;         // table of blocks, in host memory; NULL where the shape needs none
+    uint64_t table_hash; // of its bytes
+    size_t block_bytes;  // bytes that stand together, on average
+    size_t wasted_bytes; // that NVLink would carry between the blocks of an element
+    uint64_t id;         // unique in this process, and not 0
 };
 
 // Returns a layout in the form that kernels take, which the first call makes. The layout owns it.

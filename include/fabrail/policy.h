@@ -42,8 +42,9 @@ struct fr_policy_choice fr_policy_choose(const struct fr_policy_facts *facts);
 const char *fr_policy_path_name(enum fr_policy_path path);
 
 // The pieces of a copy of a datatype in device memory, as far as they were counted. Counting may
-// stop beyond FR_POLICY_MOST_CALLS, since no copy takes so many calls.
-enum { FR_POLICY_MOST_CALLS = 256 };
+// stop beyond FR_POLICY_FEW_CALLS where only a kernel is asked about, and beyond
+// FR_POLICY_MOST_CALLS in any case, since no copy takes so many calls.
+enum { FR_POLICY_FEW_CALLS = 8, FR_POLICY_MOST_CALLS = 256 };
 struct fr_policy_pieces {
     size_t calls;  // of the driver, one for each regular piece
     size_t blocks; // contiguous ones

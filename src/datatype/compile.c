@@ -237,6 +237,18 @@ static void choose_entries(const struct block *blocks, size_t count, size_t byte
         shape->each = fr_device_pack_divisor(each);
 }
 
+// Returns what NVLink would carry between blocks that are read one behind the other, before those
+// that stand `stride` bytes further.
+static size_t wasted_by(const struct block *blocks, size_t count, ptrdiff_t stride)
+{
+    size_t wasted = 0;
+    for (size_t i = 0; i < count; i++) {
+        ptrdiff_t next = i + 1 < count ? blocks[i + 1].offset : blocks[0].offset + stride;
+        wasted += fr_device_wasted_bytes(blocks[i].bytes, next - blocks[i].offset);
+    }
+    return wasted;
+}
+
 static void write_entry(const struct fr_pack_shape *shape, void *table, size_t i, ptrdiff_t value)
 {
     if (shape->wide)
@@ -272,6 +284,19 @@ static void write_unequal(const struct block *blocks, const struct fr_pack_shape
     *index = shape->blocks - 1;
 }
 
+// Returns a hash of a table, by which processes tell that theirs are alike.
+static uint64_t hash_of(const void *table, size_t bytes)
+{
+    const uint64_t prime = 0x9e3779b97f4a7c15u;
+    const uint32_t *words = table;
+    uint64_t hash = bytes * prime;
+    for (size_t i = 0; i < bytes / sizeof(*words); i++) {
+        hash = (hash ^ words[i]) * prime;
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
 static void *write_table(const struct block *blocks, const struct fr_pack_shape *shape)
 {
     void *table = malloc(fr_pack_table_bytes(shape));
@@ -305,7 +330,11 @@ static bool make_table(const struct fr_layout *layout, struct fr_datatype_compil
         return false;
     choose_entries(blocks, block_count, bytes, shape);
     compiled->table = write_table(blocks, shape);
+    if (compiled->table)
+        compiled->table_hash = hash_of(compiled->table, fr_pack_table_bytes(shape));
     compiled->block_bytes = bytes / block_count;
+    ptrdiff_t stride = peeled > 0 ? (ptrdiff_t)shape->level[0].stride : layout->extent;
+    compiled->wasted_bytes = wasted_by(blocks, block_count, stride) * (layout->size_bytes / bytes);
     free(blocks);
     return compiled->table != NULL;
 }
@@ -326,14 +355,18 @@ bool fr_datatype_compile(const struct fr_layout *layout, struct fr_datatype_comp
     struct fr_pack_shape *shape = &compiled->shape;
     if (layout->size_bytes == 0)
         return false;
-    if (make_nest(layout, shape)) {
-        compiled->block_bytes = shape->period;
-    } else {
+    bool is_nest = make_nest(layout, shape);
+    if (!is_nest) {
         *shape = (struct fr_pack_shape){0};
         if (!make_table(layout, compiled))
             return false;
     }
     shape->level[shape->levels++].stride = layout->extent; // the level of elements, of any number
+    if (is_nest) {
+        compiled->block_bytes = shape->period;
+        compiled->wasted_bytes = layout->size_bytes / shape->period *
+                                 fr_device_wasted_bytes(shape->period, shape->level[0].stride);
+    }
     shape->align = alignment_of(shape);
     return true;
 }

@@ -105,12 +105,11 @@ void fr_device_batch_set_gate(struct fr_device_batch *batch, uintptr_t words, ui
     batch->gate_value = value;
 }
 
-unsigned fr_device_batch_gate_words(const struct fr_device_batch *batch)
+bool fr_device_batch_opens_gate(const struct fr_device_batch *batch)
 {
-    bool is_all = batch->status == FR_OK && batch->stream_count == 1 && batch->piece_count == 0 &&
-                  !batch->has_few && batch->told.stream == batch->streams[0] &&
-                  batch->told.is_last && batch->told.opens;
-    return is_all ? batch->told.blocks : 0;
+    return batch->status == FR_OK && batch->stream_count == 1 && batch->piece_count == 0 &&
+           !batch->has_few && batch->told.stream == batch->streams[0] && batch->told.is_last &&
+           batch->told.opens;
 }
 
 bool fr_device_batch_is_late(const struct fr_device_batch *batch)

@@ -95,6 +95,11 @@ unsigned fr_device_pack_most_blocks(unsigned max_sms)
     return most < FR_PUSH_MAX_BLOCKS ? most : FR_PUSH_MAX_BLOCKS;
 }
 
+unsigned fr_device_gate_words(unsigned max_sms)
+{
+    return fr_device_pack_most_blocks(max_sms);
+}
+
 unsigned fr_device_pack_part(struct fr_pack *pack, unsigned most)
 {
     uint64_t bytes = pack->last - pack->first;
@@ -133,7 +138,8 @@ static bool fill_gate(const struct fr_device_batch *batch, const struct fr_pack_
 }
 
 // Launches the kernel. The first launch of a batch tells the host itself that it is done, unless
-// something comes behind it. Only such a launch waits for another device, or tells one.
+// something comes behind it. Only such a launch waits for another device, or tells one: then it
+// has a block for each word of the gate, some of which may have no bytes.
 static bool launch(struct fr_device_batch *batch, struct fr_device_kernels *kernels,
                    struct fr_device_stream *stream, enum fr_device_kernel kernel,
                    const struct fr_pack_gate *gate, union parameters *params, unsigned max_sms)
@@ -154,6 +160,8 @@ static bool launch(struct fr_device_batch *batch, struct fr_device_kernels *kern
             told.late = &words[FR_PUSH_MAX_BLOCKS - 1];
         if (kernel != FR_KERNEL_PACK_FUSED)
             told.opens = fill_gate(batch, gate, told.late, &params->plain.gate);
+        if (told.opens)
+            told.blocks = fr_device_gate_words(max_sms);
     }
     bool taken = kernels->ops->launch(kernels, kernel, told.blocks, params, stream) == 0;
     if (taken && told.slot >= 0) {

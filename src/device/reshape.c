@@ -16,7 +16,13 @@ static bool is_wide(int64_t units)
 
 bool fr_device_strides_of(const struct fr_pack_shape *shape, struct fr_device_strides *strides)
 {
-    struct fr_device_strides found = {.unit = shape->align, .blocks = shape->blocks};
+    struct fr_device_strides found = {
+        .unit = (uint8_t)shape->align,
+        .unit_shift = (uint8_t)shape->unit_shift,
+        .wide = (uint8_t)shape->wide,
+        .equal = shape->each.value > 0,
+        .blocks = shape->blocks,
+    };
     int64_t unit = shape->align;
     uint64_t block = shape->period / shape->align;
     bool fits = block <= UINT32_MAX;
@@ -39,8 +45,12 @@ void fr_device_strides_shape(const struct fr_device_strides *strides, struct fr_
     *shape = (struct fr_pack_shape){
         .period = strides->block * unit,
         .blocks = strides->blocks,
+        .wide = strides->wide,
+        .unit_shift = strides->unit_shift,
         .align = strides->unit,
     };
+    if (strides->equal && strides->blocks > 0)
+        shape->each = fr_device_pack_divisor(shape->period / strides->blocks);
     do {
         shape->level[shape->levels].stride = strides->stride[shape->levels] * (int64_t)unit;
         if (shape->levels < FR_ARRAY_LENGTH(strides->count))

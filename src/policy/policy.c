@@ -69,8 +69,8 @@ const char *fr_policy_path_name(enum fr_policy_path path)
 // of 2 KiB as fast. Each further call costs a microsecond or more.
 struct fr_policy_packing fr_policy_choose_packing(const struct fr_policy_pieces *pieces)
 {
-    enum { SHORT_BLOCK = 2048, MANY_CALLS = 8 };
-    if (pieces->calls > MANY_CALLS)
+    enum { SHORT_BLOCK = 2048 };
+    if (pieces->calls > FR_POLICY_FEW_CALLS)
         return (struct fr_policy_packing){true, "it takes more than 8 calls of the driver"};
     if (pieces->bytes / SHORT_BLOCK < pieces->blocks)
         return (struct fr_policy_packing){true, "its blocks are shorter than 2 KiB"};

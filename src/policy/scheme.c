@@ -24,30 +24,31 @@ static bool avoids_turns(const struct fr_policy_message *message)
            !message->host_full;
 }
 
-// NVLink reads and writes short blocks at little more than half its rate, and scattered ones at a
-// fifth. For much data that takes longer than packing them first does.
 enum { SHORT_BLOCK = 64, LARGE = (4 << 20) + 1 };
 
+// NVLink writes short blocks at little more than half its rate, and scattered ones at a fifth. For
+// much data that takes longer than packing them does.
 bool fr_policy_suits_layout(size_t block_bytes, size_t bytes)
 {
     return block_bytes >= SHORT_BLOCK || bytes < LARGE;
 }
 
 // Returns whether the sender's device had better pack a message whose layout the receiver can be
-// told. On different devices the receiver's kernel is launched meanwhile. Where ranks take turns on
-// one, the second kernel comes after the first.
+// told. The receiver would read whole sectors of memory, most of them for nothing where blocks are
+// short and far apart. On different devices the receiver's kernel is launched meanwhile. Where
+// ranks take turns on one, the second kernel comes after the first.
 static bool packs_first(const struct fr_policy_message *message)
 {
     size_t least = message->takes_turns ? LARGE : message->pack_first_bytes;
-    return !message->one_piece && message->block_bytes > 0 && message->block_bytes < SHORT_BLOCK &&
-           message->bytes >= least && !message->workspace_full &&
+    return !message->one_piece && message->travels && message->wasted_bytes > 0 &&
+           message->wasted_bytes >= least && !message->workspace_full &&
            !has_failed(message, FR_SCHEME_STAGED_GET);
 }
 
 // Returns whether the receiver can read the application's buffer, and does so fast.
 static bool is_readable(const struct fr_policy_message *message)
 {
-    return message->one_piece || (message->block_bytes > 0 && !packs_first(message));
+    return message->one_piece || (message->travels && !packs_first(message));
 }
 
 // Only a message that the receiver can take back on its own host may stay in the application's

@@ -285,6 +285,7 @@ static bool start_fused(const struct fr_rndv_recv *recv, size_t last,
         .view = recv->view,
         .far = pull->has_gaps ? &pull->far : NULL,
         .far_table = pull->table,
+        .are_alike = pull->alike,
         .source = source_of(recv) + (pull->has_gaps ? 0 : pull->done),
         .first = pull->done,
         .last = last,
@@ -354,7 +355,7 @@ static void end_shaped(struct fr_rndv_recv *recv, size_t last, bool launched, en
     if (copies)
         recv->status = pack_by_copies(recv);
     else if (status == FR_OK && !launched)
-        recv->status = fr_rndv_pull_choose_target(pull, recv->view);
+        recv->status = fr_rndv_pull_choose_target(pull, recv);
     else
         recv->status = status;
     recv->untouched = is_first && (copies || !launched) &&

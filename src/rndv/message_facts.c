@@ -31,19 +31,17 @@ bool fr_rndv_is_mapped_by(int to, const struct fr_ipc_handle *handle, bool at_on
     return to == fr_job_rank() || fr_ipc_is_mapped_by(to, handle, at_once);
 }
 
-// Returns the average bytes of a block of a buffer whose layout can travel with the message; 0 for
-// other buffers.
-static size_t strided_block_bytes(const struct fr_staging_view *view)
+// Returns the layout of a buffer with gaps if it can travel with the message; else NULL.
+static const struct fr_datatype_compiled *travelling_layout(const struct fr_staging_view *view)
 {
     struct fr_device_strides strides;
     const struct fr_layout *layout = view->blocks[0].layout;
     if (FR_LIKELY(layout->contiguous) || !fr_device_owns(&view->range) || view->block_count != 1 ||
         view->absolute || !fr_staging_view_is_in_range(view) ||
         !fr_device_has_kernels(&view->range, FR_IMAGE_PACK))
-        return 0;
+        return NULL;
     const struct fr_datatype_compiled *compiled = fr_datatype_compiled_get(layout);
-    bool travels = compiled != NULL && fr_device_strides_of(&compiled->shape, &strides);
-    return travels ? compiled->block_bytes : 0;
+    return compiled != NULL && fr_device_strides_of(&compiled->shape, &strides) ? compiled : NULL;
 }
 
 static struct fr_policy_message facts_of(const struct fr_rndv_message *message, bool hears)
@@ -56,6 +54,7 @@ static struct fr_policy_message facts_of(const struct fr_rndv_message *message, 
     bool is_own = to == fr_job_rank();
     bool full = is_own ? !fr_rndv_stage_is_likely(view->range.device, view->in_bytes)
                        : fr_rndv_stage_is_full(FR_PATH_PEER, view->in_bytes);
+    const struct fr_datatype_compiled *travels = here ? travelling_layout(view) : NULL;
     bool answers =
         hears && !here && fr_job_control_is_answered_by(to); // else the receiver would wait
     return (struct fr_policy_message){
@@ -66,7 +65,8 @@ static struct fr_policy_message facts_of(const struct fr_rndv_message *message, 
         .in_clique = answers && is_in_clique(to, view->range.device),
         .by_fragments = (here || answers) && !is_own && fr_job_control_has_remote(),
         .one_piece = fr_staging_view_is_in_one_piece(view),
-        .block_bytes = here ? strided_block_bytes(view) : 0,
+        .travels = travels != NULL,
+        .wasted_bytes = travels != NULL ? view->blocks[0].count * travels->wasted_bytes : 0,
         // A message to this process does not go by fragments, so it could never leave without room.
         .must_leave = message->must_leave || (is_own && (no_room || full)),
         .absolute = view->absolute,
@@ -129,7 +129,7 @@ static void look_at_mapping(const struct fr_rndv_message *message, struct fr_pol
     const void *low = (const void *)(view->base + (uintptr_t)view->first);
     const int to = message->address.to;
     uint64_t changes = fr_ipc_importers_changes();
-    if (!facts->here || !(facts->one_piece || facts->block_bytes > 0) || facts->must_leave)
+    if (!facts->here || !(facts->one_piece || facts->travels) || facts->must_leave)
         return;
     if (is_last(to, view)) {
         facts->exported = facts->mapped = true;

@@ -27,6 +27,7 @@ struct fr_rndv_pull {
     bool unpacked;                      // a kernel that packs bytes with gaps could not be
     bool by_copies;                     // copies of the driver pack them
     bool has_gaps;                      // the sender's layout has
+    bool alike;                         // the receiver's layout is the same
     bool told;                          // the sender knows the outcome
     bool alone;                         // a flight with others has failed
     bool ahead;                         // a kernel has waited for the sender's, and not in vain
@@ -50,9 +51,10 @@ static inline bool fr_rndv_pull_is_shaped(const struct fr_rndv_pull *pull)
     return pull->fused || pull->has_gaps;
 }
 
-// Chooses the target, or chooses it anew once `unfused` or `unpacked` is set.
+// Chooses the target of a pull, or chooses it anew once `unfused` or `unpacked` is set. Maps the
+// table of the sender's layout where it is needed.
 FR_MUST_CHECK enum fr_status fr_rndv_pull_choose_target(struct fr_rndv_pull *pull,
-                                                        struct fr_staging_view *view);
+                                                        const struct fr_rndv_recv *recv);
 
 // Gives back all that the pull of a receive holds.
 void fr_rndv_pull_close(struct fr_rndv_recv *recv);

@@ -136,13 +136,32 @@ static bool is_same_device(const struct fr_rndv_pull *pull, const struct fr_stag
     return shares && is_readable(pull) && user->device == view->range.device;
 }
 
-enum fr_status fr_rndv_pull_choose_target(struct fr_rndv_pull *pull, struct fr_staging_view *view)
+// Returns whether the sender's layout is the receiver's own.
+static bool are_alike(const struct fr_rndv_recv *recv)
 {
-    bool gaps = pull->has_gaps || !view->blocks[0].layout->contiguous;
-    pull->fused = gaps && !pull->unfused && is_same_device(pull, view) && fr_staging_fuses(view);
-    pull->native = pull->in_reach = false;
-    if (pull->fused || pull->bytes == 0)
-        return FR_OK;
+    const struct fr_rndv_incoming *incoming = recv->incoming;
+    const struct fr_layout *layout = recv->view->blocks[0].layout;
+    return incoming->place.strides.unit > 0 && !layout->contiguous &&
+           fr_rndv_strides_are(&incoming->place.strides, &incoming->slot->beside.table,
+                               fr_datatype_compiled_get(layout));
+}
+
+// Maps the table of the sender's layout for the device that its memory is mapped for.
+static enum fr_status map_table(struct fr_rndv_pull *pull, const struct fr_rndv_incoming *incoming)
+{
+    const struct fr_rndv_table *table = &incoming->slot->beside.table;
+    enum fr_status status =
+        fr_ipc_pin_beyond(&table->handle, &pull->mapping.user, &pull->table_mapping);
+    if (status == FR_OK && pull->table_mapping.user.device != pull->mapping.user.device)
+        status = FR_ERR_UNSUPPORTED;
+    if (status == FR_OK)
+        pull->table = fr_ipc_mapping_at(&pull->table_mapping, &table->handle, table->address);
+    return status;
+}
+
+// Chooses where bytes go that a kernel does not copy straight from one layout to the other.
+static enum fr_status choose_apart(struct fr_rndv_pull *pull, struct fr_staging_view *view)
+{
     if (pull->has_gaps)
         return choose_bounce(pull, view);
     enum fr_status status = choose_plain(pull, view);
@@ -151,6 +170,23 @@ enum fr_status fr_rndv_pull_choose_target(struct fr_rndv_pull *pull, struct fr_s
         (pull->direct ? fr_device_owns(&view->range) : pull->packed.lease.address != NULL);
     pull->in_reach = pull->native || (status == FR_OK && is_target_in_reach(pull));
     return status;
+}
+
+enum fr_status fr_rndv_pull_choose_target(struct fr_rndv_pull *pull,
+                                          const struct fr_rndv_recv *recv)
+{
+    struct fr_staging_view *view = recv->view;
+    bool gaps = pull->has_gaps || !view->blocks[0].layout->contiguous;
+    bool may_fuse = gaps && !pull->unfused && is_same_device(pull, view) && fr_staging_fuses(view);
+    pull->alike = may_fuse && are_alike(recv);
+    if (!pull->alike && pull->far.blocks > 0 && pull->table == 0) {
+        enum fr_status status = map_table(pull, recv->incoming);
+        if (status != FR_OK)
+            return status;
+    }
+    pull->fused = may_fuse && is_readable(pull);
+    pull->native = pull->in_reach = false;
+    return pull->fused || pull->bytes == 0 ? FR_OK : choose_apart(pull, view);
 }
 
 // Shares the mapping of the receive that has begun before this one, which both hold until they end.
@@ -174,28 +210,17 @@ static bool share_mapping(struct fr_rndv_pull *pull, const struct fr_rndv_recv *
     return true;
 }
 
-// Maps the sender's memory, and the table of its layout for the same device. This process's own
-// memory needs no mapping, and copies run on its device.
+// Maps the sender's memory. This process's own memory needs no mapping, and copies run on its
+// device.
 static enum fr_status map(struct fr_rndv_pull *pull, const struct fr_rndv_recv *recv)
 {
     struct fr_device_range user = recv->view->range;
-    const struct fr_rndv_incoming *incoming = recv->incoming;
-    const struct fr_ipc_handle *handle = &incoming->place.handle;
-    enum fr_status status = FR_OK;
-    if (!share_mapping(pull, recv)) {
-        if (fr_job_control_is_same(&handle->owner, fr_job_control_self()))
-            fr_device_classify((const void *)(uintptr_t)handle->base, 1, &user);
-        status = fr_ipc_pin_beyond(handle, &user, &pull->mapping);
-    }
-    if (status != FR_OK || pull->far.blocks == 0)
-        return status;
-    const struct fr_rndv_table *table = &incoming->slot->beside.table;
-    status = fr_ipc_pin_beyond(&table->handle, &pull->mapping.user, &pull->table_mapping);
-    if (status == FR_OK && pull->table_mapping.user.device != pull->mapping.user.device)
-        status = FR_ERR_UNSUPPORTED;
-    if (status == FR_OK)
-        pull->table = fr_ipc_mapping_at(&pull->table_mapping, &table->handle, table->address);
-    return status;
+    const struct fr_ipc_handle *handle = &recv->incoming->place.handle;
+    if (share_mapping(pull, recv))
+        return FR_OK;
+    if (fr_job_control_is_same(&handle->owner, fr_job_control_self()))
+        fr_device_classify((const void *)(uintptr_t)handle->base, 1, &user);
+    return fr_ipc_pin_beyond(handle, &user, &pull->mapping);
 }
 
 // Finds the gate at which a kernel can wait for the bytes. What the sender says of it must lie in
@@ -247,10 +272,10 @@ enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
         return FR_ERR_UNSUPPORTED;
     }
     if (pull->has_gaps)
-        fr_rndv_strides_shape(&place->strides, &recv->incoming->slot->beside.table, &pull->far);
+        fr_device_strides_shape(&place->strides, &pull->far);
     enum fr_status status = map(pull, recv);
     if (status == FR_OK)
-        status = fr_rndv_pull_choose_target(pull, view);
+        status = fr_rndv_pull_choose_target(pull, recv);
     if (status != FR_OK) {
         release(pull);
         return status;

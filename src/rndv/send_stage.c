@@ -4,6 +4,7 @@
 
 #include "fabrail/job.h"
 #include "fabrail/staging/packed.h"
+#include "fabrail/staging/typed_copy.h"
 #include "rndv/send.h"
 
 #include <string.h>
@@ -216,17 +217,40 @@ void fr_rndv_stage_begin(struct fr_rndv_send *send, size_t step, size_t growth)
     send->stage.set = send->stage.reached = 0;
     send->stage.copying = true;
     fr_device_batch_begin(&send->stage.batch);
-    if (send->gate.words != 0)
-        fr_device_batch_set_gate(&send->stage.batch, send->gate.words, send->gate.value);
+    if (send->gate.words == 0)
+        copy_on(send);
+}
+
+// Sends that are still to begin without a gate, since a kernel could not be launched to open one.
+static _Atomic unsigned ungated;
+
+// Launches the kernel that opens the gate, once the receiver knows of the message: its own kernel
+// is on its way by then.
+static void begin_at_gate(struct fr_rndv_send *send)
+{
+    enum { UNGATED = 64 };
+    fr_device_batch_set_gate(&send->stage.batch, send->gate.words, send->gate.value);
     copy_on(send);
-    if (send->gate.words != 0)
-        send->gate.count = fr_device_batch_gate_words(&send->stage.batch);
+    if (!fr_device_batch_opens_gate(&send->stage.batch))
+        atomic_store_explicit(&ungated, UNGATED, memory_order_relaxed);
+}
+
+// Returns whether a kernel is going to make the copy, so that it can open a gate.
+static bool has_gate(const struct fr_rndv_send *send)
+{
+    if (send->stage.view.nudge < GATE_BYTES || !fr_staging_packs_by_kernel(&send->stage.view, 0))
+        return false;
+    unsigned left = atomic_load_explicit(&ungated, memory_order_relaxed);
+    if (left > 0)
+        atomic_store_explicit(&ungated, left - 1, memory_order_relaxed);
+    return left == 0;
 }
 
 // Places a gate before the bytes. Its value has the job's secret, so no data of the program's can
 // hold it by chance.
 static void place_gate(struct fr_rndv_send *send)
 {
+    send->gate.count = fr_device_gate_words((unsigned)fr_core_settings()->peer_sms);
     static _Atomic uint64_t gates;
     uint64_t secret;
     memcpy(&secret, fr_job_control_job_secret(), sizeof(secret));
@@ -265,7 +289,7 @@ enum fr_status fr_rndv_stage_begin_on_device(struct fr_rndv_send *send, bool may
                                              uint64_t *ready)
 {
     size_t step = first_step(send->bytes), copied = 0;
-    if (may_gate && step == send->bytes && send->stage.view.nudge >= GATE_BYTES)
+    if (may_gate && step == send->bytes && has_gate(send))
         place_gate(send);
     fr_rndv_stage_begin(send, step, GROWTH);
     if (send->remote && step == send->bytes) { // waiting saves a control message
@@ -280,6 +304,8 @@ enum fr_status fr_rndv_stage_begin_on_device(struct fr_rndv_send *send, bool may
 
 bool fr_rndv_stage_poll(struct fr_rndv_send *send, size_t *ready)
 {
+    if (send->stage.copying && send->stage.set == 0 && send->gate.words != 0)
+        begin_at_gate(send);
     unsigned last = send->stage.set; // copies that begin now are left to the next poll
     while (send->stage.copying && send->stage.reached < last &&
            fr_device_batch_has_reached(&send->stage.batch, send->stage.reached % FR_DEVICE_MARKS)) {

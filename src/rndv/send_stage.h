@@ -71,7 +71,8 @@ bool fr_rndv_stage_poll(struct fr_rndv_send *send, size_t *ready);
 
 // Begins the copies in steps that suit device memory, and writes how many bytes are there. A
 // message to another host that goes in one step is there when this returns. With `may_gate`, the
-// kernel that packs a message in one step also opens a gate, for a receiver that waits there.
+// kernel that packs a message in one step also opens a gate, for a receiver that waits there. Such
+// a kernel is launched by the first poll, once the receiver has been told.
 FR_MUST_CHECK enum fr_status fr_rndv_stage_begin_on_device(struct fr_rndv_send *send, bool may_gate,
                                                            uint64_t *ready);
 

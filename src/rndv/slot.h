@@ -35,9 +35,7 @@ enum fr_rndv_state {
 struct fr_rndv_table {
     struct fr_ipc_handle handle;
     uint64_t address; // in the sender's address space
-    uint32_t each;    // bytes of each block; 0 where lengths differ
-    uint16_t wide;    // as in fr_pack_shape, like `unit_shift`
-    uint16_t unit_shift;
+    uint64_t hash;    // of its bytes
 };
 
 // How a receiver's kernel learns that bytes in the sender's workspace are there: words that the

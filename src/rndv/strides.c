@@ -13,36 +13,51 @@
 #include "rndv/send.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+// The table that this thread has last found to be mapped by a receiver.
+static FR_TLS struct {
+    struct fr_rndv_table table;
+    int to;
+    uint64_t changes; // fr_ipc_importers_changes, as of before it was found
+} last = {.to = -1};
 
 enum fr_status fr_rndv_table_of(const struct fr_rndv_send *send, struct fr_rndv_table *table)
 {
-    const struct fr_pack_shape *shape = &fr_datatype_compiled_get(send->block.layout)->shape;
+    const struct fr_datatype_compiled *compiled = fr_datatype_compiled_get(send->block.layout);
     struct fr_device_range range;
     *table = (struct fr_rndv_table){
         .address = fr_staging_table_address(send->table),
-        .each = (uint32_t)shape->each.value,
-        .wide = shape->wide,
-        .unit_shift = shape->unit_shift,
+        .hash = compiled->table_hash,
     };
+    uint64_t changes = fr_ipc_importers_changes();
+    if (last.to == send->address.to && last.changes == changes &&
+        last.table.address == table->address && last.table.hash == table->hash &&
+        last.table.handle.buffer_id == fr_staging_table_buffer(send->table)) {
+        *table = last.table;
+        return FR_OK;
+    }
     const void *address = (const void *)(uintptr_t)table->address;
     fr_device_classify(address, 1, &range);
     enum fr_status status =
-        fr_ipc_export(&range, address, fr_pack_table_bytes(shape), &table->handle);
+        fr_ipc_export(&range, address, fr_pack_table_bytes(&compiled->shape), &table->handle);
     if (status == FR_OK && !fr_rndv_is_mapped_by(send->address.to, &table->handle, true))
         status = FR_ERR_UNSUPPORTED;
+    if (status == FR_OK) {
+        last.table = *table;
+        last.to = send->address.to;
+        last.changes = changes;
+    }
     return status;
 }
 
-void fr_rndv_strides_shape(const struct fr_device_strides *strides,
-                           const struct fr_rndv_table *table, struct fr_pack_shape *shape)
+bool fr_rndv_strides_are(const struct fr_device_strides *strides, const struct fr_rndv_table *table,
+                         const struct fr_datatype_compiled *compiled)
 {
-    fr_device_strides_shape(strides, shape);
-    if (strides->blocks == 0)
-        return;
-    shape->wide = table->wide;
-    shape->unit_shift = table->unit_shift;
-    if (table->each > 0)
-        shape->each = fr_device_pack_divisor(table->each);
+    struct fr_device_strides own;
+    return compiled != NULL && fr_device_strides_of(&compiled->shape, &own) &&
+           memcmp(&own, strides, sizeof(own)) == 0 &&
+           (own.blocks == 0 || table->hash == compiled->table_hash);
 }
 
 // Returns the length of block `i` of a unit, which begins with packed byte `at`. Writes its offset.

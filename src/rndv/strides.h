@@ -3,6 +3,7 @@
 #ifndef FR_RNDV_STRIDES_H
 #define FR_RNDV_STRIDES_H
 
+#include "fabrail/datatype.h"
 #include "fabrail/device/shape.h"
 #include "rndv/ledger.h"
 
@@ -13,9 +14,10 @@ struct fr_rndv_send;
 FR_MUST_CHECK enum fr_status fr_rndv_table_of(const struct fr_rndv_send *send,
                                               struct fr_rndv_table *table);
 
-// Makes the shape again. `strides` have gaps. `table` is not read if they have no blocks.
-void fr_rndv_strides_shape(const struct fr_device_strides *strides,
-                           const struct fr_rndv_table *table, struct fr_pack_shape *shape);
+// Returns whether a layout that travels is the same as one of this process, but for the offset.
+// `table` is not read if `strides` have no blocks. `compiled` may be NULL.
+bool fr_rndv_strides_are(const struct fr_device_strides *strides, const struct fr_rndv_table *table,
+                         const struct fr_datatype_compiled *compiled);
 
 // Copies `bytes` from memory with this shape at `source` to packed memory of the host, by the
 // device of `range`. Takes a call of the driver for each two levels and each block of the table,

@@ -52,7 +52,12 @@ bool fr_staging_fuse(const struct fr_staging_fused *fused, struct fr_device_batc
     if (compiled == NULL)
         return false;
     packing.shape = &compiled->shape;
-    if (compiled->table != NULL && fused->far == NULL &&
+    if (fused->are_alike) { // one side is told of, and the other one has the same gaps
+        packing.far = NULL;
+        packing.keeps_gaps = true;
+        packing.packed = fused->source - (uintptr_t)compiled->shape.offset;
+    }
+    if (compiled->table != NULL && packing.far == NULL &&
         fr_pack_table_bytes(&compiled->shape) <= FR_PACK_INLINE_BYTES) {
         packing.small_table = compiled->table;
     } else if (compiled->table != NULL) {

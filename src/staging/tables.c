@@ -145,6 +145,11 @@ uintptr_t fr_staging_table_address(const struct fr_staging_table *table)
     return (uintptr_t)table->lease.address;
 }
 
+uint64_t fr_staging_table_buffer(const struct fr_staging_table *table)
+{
+    return table->buffer_id;
+}
+
 // Returns whether a table is still there: a reset of the device may take its memory away.
 static bool is_alive(const struct fr_staging_table *table)
 {

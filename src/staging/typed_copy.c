@@ -12,9 +12,15 @@
 
 #include <stdlib.h>
 
+struct counting {
+    struct fr_policy_pieces pieces;
+    size_t most_calls;
+};
+
 static enum fr_status count_piece(void *context, const struct fr_datatype_copy *piece)
 {
-    struct fr_policy_pieces *pieces = context;
+    struct counting *counting = context;
+    struct fr_policy_pieces *pieces = &counting->pieces;
     const struct fr_device_copy copy = {
         .bytes = piece->bytes,
         .n = {piece->n[0], piece->n[1]},
@@ -24,7 +30,7 @@ static enum fr_status count_piece(void *context, const struct fr_datatype_copy *
     pieces->calls += fr_device_copy_calls(&copy);
     pieces->blocks += piece->n[0] * piece->n[1];
     pieces->bytes += piece->n[0] * piece->n[1] * piece->bytes;
-    return pieces->calls > FR_POLICY_MOST_CALLS ? FR_ERR_LIMIT : FR_OK;
+    return pieces->calls > counting->most_calls ? FR_ERR_LIMIT : FR_OK;
 }
 
 static bool is_packed(const struct fr_staging_packing *packing)
@@ -91,12 +97,24 @@ static bool start_kernel(const struct fr_staging_packing *packing, struct fr_dev
     return launched;
 }
 
+// Returns what a kernel takes of the layout, and writes the bounds of the bytes. Returns NULL where
+// no kernel can make the copy.
+static const struct fr_datatype_compiled *
+compiled_for_kernel(const struct fr_staging_packing *packing, uintptr_t *low, uintptr_t *high)
+{
+    const struct fr_device_range *range = &packing->view->range;
+    if (!fr_device_has_kernels(range, FR_IMAGE_PACK))
+        return NULL;
+    fr_staging_packing_span(packing, low, high);
+    return fr_device_range_is_open(range, *low, *high) ? fr_datatype_compiled_get(packing->layout)
+                                                       : NULL;
+}
+
 static bool pack_by_kernel(const struct fr_staging_packing *packing, struct fr_device_batch *batch)
 {
     const struct fr_staging_view *view = packing->view;
-    if (!fr_device_has_kernels(&view->range, FR_IMAGE_PACK))
-        return false;
-    const struct fr_datatype_compiled *compiled = fr_datatype_compiled_get(packing->layout);
+    uintptr_t low, high;
+    const struct fr_datatype_compiled *compiled = compiled_for_kernel(packing, &low, &high);
     if (!compiled)
         return false;
     struct fr_device_packing copy = {
@@ -105,10 +123,9 @@ static bool pack_by_kernel(const struct fr_staging_packing *packing, struct fr_d
         .packed = packing->stage,
         .last = packing->bytes,
         .keeps_gaps = !is_packed(packing),
+        .low = low,
+        .high = high,
     };
-    fr_staging_packing_span(packing, &copy.low, &copy.high);
-    if (!fr_device_range_is_open(&view->range, copy.low, copy.high))
-        return false;
     struct fr_staging_table *table = NULL;
     if (compiled->table && fr_pack_table_bytes(&compiled->shape) <= FR_PACK_INLINE_BYTES) {
         copy.small_table = compiled->table;
@@ -128,27 +145,48 @@ static bool pack_by_kernel(const struct fr_staging_packing *packing, struct fr_d
 }
 
 struct fr_policy_pieces fr_staging_count_pieces(const struct fr_layout *layout, size_t count,
-                                                bool packed, size_t bytes)
+                                                bool packed, size_t bytes, size_t most_calls)
 {
-    struct fr_policy_pieces pieces = {0};
-    enum fr_status is_whole = fr_datatype_visit(layout, count, packed, bytes, count_piece, &pieces);
+    struct counting counting = {.most_calls = most_calls};
+    enum fr_status is_whole =
+        fr_datatype_visit(layout, count, packed, bytes, count_piece, &counting);
     (void)is_whole;
-    return pieces;
+    return counting.pieces;
+}
+
+static struct fr_policy_pieces count_pieces(const struct fr_staging_packing *packing,
+                                            size_t most_calls)
+{
+    return fr_staging_count_pieces(packing->layout, packing->count, is_packed(packing),
+                                   packing->bytes, most_calls);
+}
+
+// Returns whether a kernel is the fastest, if one can be launched. The first pieces tell: there
+// can be very many, and each message would count them.
+static bool wants_kernel(const struct fr_staging_packing *packing)
+{
+    const struct fr_staging_view *view = packing->view;
+    bool is_plain = fr_device_owns(&view->range) && !view->mixed && packing->bytes > 0 &&
+                    fr_staging_view_is_in_range(view);
+    if (!is_plain)
+        return false;
+    struct fr_policy_pieces pieces = count_pieces(packing, FR_POLICY_FEW_CALLS);
+    return fr_policy_choose_packing(&pieces).by_kernel;
 }
 
 // Starts one copy of all that the blocks span to host memory of the same shape, which is Fabrail's
 // own, gaps and all. Without a kernel that is done where the CPU would pack.
-static bool copy_with_gaps(const struct fr_staging_packing *packing,
-                           const struct fr_policy_pieces *pieces, bool has_kernel,
+static bool copy_with_gaps(const struct fr_staging_packing *packing, bool has_kernel,
                            struct fr_device_batch *batch)
 {
     const struct fr_staging_view *view = packing->view;
     uintptr_t low, high;
     if (packing->direction != FR_TO_STAGE || is_packed(packing) || view->path != FR_PATH_HOST)
         return false;
+    struct fr_policy_pieces pieces = count_pieces(packing, FR_POLICY_MOST_CALLS);
     fr_staging_packing_span(packing, &low, &high);
-    bool pays = has_kernel ? fr_policy_copies_gaps(pieces, high - low)
-                           : fr_policy_packs_on_host(pieces, high - low, packing->bytes);
+    bool pays = has_kernel ? fr_policy_copies_gaps(&pieces, high - low)
+                           : fr_policy_packs_on_host(&pieces, high - low, packing->bytes);
     if (!pays || !fr_device_range_is_open(&view->range, low, high))
         return false;
     const struct fr_device_copy copy = {
@@ -202,24 +240,35 @@ static void copy_by_driver(const struct fr_staging_packing *packing, struct fr_d
     fr_device_runs_end(&piecewise.runs);
 }
 
+bool fr_staging_packs_by_kernel(const struct fr_staging_view *view, size_t index)
+{
+    const struct fr_staging_view_block *block = &view->blocks[index];
+    uintptr_t low, high;
+    const struct fr_staging_packing packing = {
+        .view = view,
+        .layout = block->layout,
+        .count = block->count,
+        .bytes = block->count * block->layout->size_bytes,
+        .user = view->base + (uintptr_t)block->user_offset,
+        .direction = FR_TO_STAGE,
+    };
+    return !block->layout->contiguous && wants_kernel(&packing) &&
+           compiled_for_kernel(&packing, &low, &high);
+}
+
 // Starts the copy in whatever way is the fastest, and returns which it was.
 static enum fr_staging_way start(const struct fr_staging_packing *packing,
                                  struct fr_device_batch *batch)
 {
-    const struct fr_staging_view *view = packing->view;
-    bool is_plain = fr_device_owns(&view->range) && !view->mixed && packing->bytes > 0 &&
-                    fr_staging_view_is_in_range(view);
-    if (is_plain) {
-        struct fr_policy_pieces pieces = fr_staging_count_pieces(
-            packing->layout, packing->count, is_packed(packing), packing->bytes);
-        bool by_kernel = fr_policy_choose_packing(&pieces).by_kernel;
-        if (by_kernel && copy_with_gaps(packing, &pieces, true, batch))
+    if (wants_kernel(packing)) {
+        if (copy_with_gaps(packing, true, batch))
             return FR_TYPED_BY_DRIVER;
-        if (by_kernel && pack_by_kernel(packing, batch))
+        if (pack_by_kernel(packing, batch))
             return FR_TYPED_BY_KERNEL;
-        if (by_kernel && copy_with_gaps(packing, &pieces, false, batch))
+        if (copy_with_gaps(packing, false, batch))
             return FR_TYPED_BY_DRIVER;
-        if (by_kernel && fr_staging_pack_on_host(packing, &pieces, batch))
+        struct fr_policy_pieces pieces = count_pieces(packing, FR_POLICY_MOST_CALLS);
+        if (fr_staging_pack_on_host(packing, &pieces, batch))
             return FR_TYPED_BY_CPU;
     }
     copy_by_driver(packing, batch);
@@ -230,7 +279,7 @@ static struct {
     _Atomic uint64_t copies, bytes;
 } typed_by[FR_TYPED_WAYS];
 
-static void count_typed(enum fr_staging_way way, size_t bytes)
+void fr_staging_count_typed(enum fr_staging_way way, size_t bytes)
 {
     atomic_fetch_add_explicit(&typed_by[way].copies, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&typed_by[way].bytes, bytes, memory_order_relaxed);
@@ -249,5 +298,5 @@ void fr_staging_copy_elements(const struct fr_staging_packing *packing,
 {
     enum fr_staging_way way = start(packing, batch);
     if (!packing->layout->contiguous && packing->bytes > 0 && fr_device_owns(&packing->view->range))
-        count_typed(way, packing->bytes);
+        fr_staging_count_typed(way, packing->bytes);
 }

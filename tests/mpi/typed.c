@@ -100,6 +100,23 @@ static struct elements draw_uniform(MPI_Datatype basic, uint64_t *state)
     return drawn;
 }
 
+// Draws a datatype of `count` blocks of `basic` in any order, two elements apart.
+static struct elements draw_order(MPI_Datatype basic, int count, uint64_t *state)
+{
+    struct elements drawn = {.derived = true};
+    int *places = allocate((size_t)count * sizeof(int));
+    for (int i = 0; i < count; i++) {
+        int other = (int)(check_random(state) % (uint64_t)(i + 1));
+        places[i] = places[other];
+        places[other] = 2 * i;
+    }
+    MPI_Type_create_indexed_block(count, 1, places, basic, &drawn.type);
+    MPI_Type_commit(&drawn.type);
+    MPI_Type_size(drawn.type, &drawn.size);
+    free(places);
+    return drawn;
+}
+
 static struct elements draw_any(uint64_t *state)
 {
     struct elements drawn = {.type = random_type(state, 1 + (int)(check_random(state) % 5)),
@@ -210,6 +227,23 @@ static void pass(const struct elements *out, const struct elements *in, const st
     free(found);
 }
 
+// Draws the datatypes of both sides: the same one, two that differ in nothing but the order of
+// their blocks, or any two.
+static void draw(struct elements *out, struct elements *in, uint64_t *state)
+{
+    const MPI_Datatype basics[] = {MPI_BYTE, MPI_SHORT, MPI_INT, MPI_DOUBLE};
+    uint64_t way = check_random(state) % 4;
+    MPI_Datatype basic = basics[check_random(state) % 4];
+    int blocks = 2 + (int)(check_random(state) % 2000);
+    *out = way == 0   ? draw_any(state)
+           : way == 1 ? draw_order(basic, blocks, state)
+                      : draw_uniform(basic, state);
+    *in = way == 0   ? *out
+          : way == 1 ? draw_order(basic, blocks, state)
+                     : draw_uniform(basic, state);
+    in->derived = in->derived && way > 0;
+}
+
 // Both ranks draw the same datatypes. Each place is used again and again, so that it gets mapped.
 static void *run(void *thread)
 {
@@ -218,11 +252,8 @@ static void *run(void *thread)
     memory_thread_attach();
     struct memory memory[] = {memory_new(MEMORY_DEVICE, ROOM), memory_new(MEMORY_HOST, ROOM)};
     for (int i = 0; i < round_count; i++) {
-        const MPI_Datatype basics[] = {MPI_BYTE, MPI_SHORT, MPI_INT, MPI_DOUBLE};
-        bool same = check_random(&state) % 4 == 0;
-        MPI_Datatype basic = basics[check_random(&state) % 4];
-        struct elements out = same ? draw_any(&state) : draw_uniform(basic, &state);
-        struct elements in = same ? out : draw_uniform(basic, &state);
+        struct elements out, in;
+        draw(&out, &in, &state);
         if (match(&out, &in, &state) && !overlaps(&in, state)) {
             uint64_t kinds = check_random(&state);
             const struct place place = {
@@ -234,7 +265,7 @@ static void *run(void *thread)
         }
         if (out.derived)
             MPI_Type_free(&out.type);
-        if (in.derived && !same)
+        if (in.derived)
             MPI_Type_free(&in.type);
     }
     memory_free(&memory[0]);

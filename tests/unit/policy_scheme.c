@@ -143,27 +143,26 @@ static void check_limits(void)
     }
 }
 
-// Blocks that the receiver is told of are read where they are, unless they are short and many, and
-// workspace can be had. Ranks that take turns on a GPU pack later.
+// Blocks that the receiver is told of are read where they are, unless much would be read in vain,
+// and workspace can be had. Ranks that take turns on a GPU pack later.
 static void check_strided(void)
 {
     enum { STAGED_FAILED = 1u << FR_SCHEME_STAGED_GET };
     static const struct {
-        size_t block_bytes, bytes;
+        bool travels;
+        size_t wasted_bytes;
         bool takes_turns, workspace_full;
         unsigned failed;
         enum fr_policy_scheme scheme;
     } rows[] = {
-        {0, 1 << 10, false, false, 0, FR_SCHEME_STAGED_GET},
-        {1, (1 << 18) - 1, false, false, 0, FR_SCHEME_GET},
-        {1, 1 << 18, false, false, 0, FR_SCHEME_STAGED_GET},
-        {63, 1 << 18, false, false, 0, FR_SCHEME_STAGED_GET},
-        {64, 1 << 18, false, false, 0, FR_SCHEME_GET},
-        {64, SIZE_MAX, false, false, 0, FR_SCHEME_GET},
-        {1, 4 << 20, true, false, 0, FR_SCHEME_GET},
-        {1, (4 << 20) + 1, true, false, 0, FR_SCHEME_STAGED_GET},
-        {1, SIZE_MAX, false, true, 0, FR_SCHEME_GET},
-        {1, SIZE_MAX, false, false, STAGED_FAILED, FR_SCHEME_GET},
+        {false, 0, false, false, 0, FR_SCHEME_STAGED_GET},
+        {true, 0, false, false, 0, FR_SCHEME_GET},
+        {true, (1 << 18) - 1, false, false, 0, FR_SCHEME_GET},
+        {true, 1 << 18, false, false, 0, FR_SCHEME_STAGED_GET},
+        {true, 4 << 20, true, false, 0, FR_SCHEME_GET},
+        {true, (4 << 20) + 1, true, false, 0, FR_SCHEME_STAGED_GET},
+        {true, SIZE_MAX, false, true, 0, FR_SCHEME_GET},
+        {true, SIZE_MAX, false, false, STAGED_FAILED, FR_SCHEME_GET},
     };
     for (size_t i = 0; i < FR_ARRAY_LENGTH(rows); i++) {
         const struct fr_policy_message m = {.here = true,
@@ -173,8 +172,9 @@ static void check_strided(void)
                                             .takes_turns = rows[i].takes_turns,
                                             .workspace_full = rows[i].workspace_full,
                                             .failed = rows[i].failed,
-                                            .block_bytes = rows[i].block_bytes,
-                                            .bytes = rows[i].bytes};
+                                            .travels = rows[i].travels,
+                                            .wasted_bytes = rows[i].wasted_bytes,
+                                            .bytes = 1 << 20};
         CHECK(fr_policy_choose_scheme(&m).scheme == rows[i].scheme, "row %zu", i);
     }
 }

@@ -15,12 +15,12 @@ enum { AUTO = -1 };
 
 // What stands in the manual pages.
 static const size_t defaults[FR_SIZE_COUNT] = {
-    [FR_SIZE_EXCHANGE_CE] = 4 << 20,  [FR_SIZE_SPREAD_CE] = 4 << 20,
-    [FR_SIZE_GATHER_CE] = 4 << 20,    [FR_SIZE_MESSAGE_CE] = 0,
-    [FR_SIZE_COPY_CE] = 4 << 20,      [FR_SIZE_BCAST_SPLIT] = 8 << 20,
-    [FR_SIZE_REDUCE_SHARE] = 4096,    [FR_SIZE_RAIL] = 256 << 10,
-    [FR_SIZE_CPU_READ] = 1024,        [FR_SIZE_CPU_WRITE] = 8192,
-    [FR_SIZE_PACK_FIRST] = 4 << 20,
+    [FR_SIZE_EXCHANGE_CE] = 4 << 20, [FR_SIZE_SPREAD_CE] = 4 << 20,
+    [FR_SIZE_GATHER_CE] = 4 << 20,   [FR_SIZE_MESSAGE_CE] = 0,
+    [FR_SIZE_COPY_CE] = 4 << 20,     [FR_SIZE_BCAST_SPLIT] = 8 << 20,
+    [FR_SIZE_REDUCE_SHARE] = 4096,   [FR_SIZE_RAIL] = 256 << 10,
+    [FR_SIZE_CPU_READ] = 1024,       [FR_SIZE_CPU_WRITE] = 8192,
+    [FR_SIZE_PACK_FIRST] = 2 << 20,
 };
 
 struct sample {

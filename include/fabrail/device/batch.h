@@ -92,16 +92,18 @@ void fr_device_batch_mark(struct fr_device_batch *batch, unsigned mark);
 // every mark counts as reached. So does one that was never set.
 bool fr_device_batch_has_reached(struct fr_device_batch *batch, unsigned mark);
 
-// A gate is a row of FR_DEVICE_GATE_WORDS words of 64 bits in device memory, aligned to 8 bytes. A
-// kernel that packs stores a value there that tells a kernel of another device that the bytes have
-// come. So that kernel can be launched before.
+// A gate is a row of words of 64 bits in device memory, at most FR_DEVICE_GATE_WORDS, aligned to 8
+// bytes. Each block of a kernel that packs stores a value to one of them, which tells a kernel of
+// another device that its bytes have come. So that kernel can be launched before.
 enum { FR_DEVICE_GATE_WORDS = 256 };
+// Returns the number of words of a gate. `max_sms` is that of the kernel.
+unsigned fr_device_gate_words(unsigned max_sms);
 // Has the first kernel that packs open a gate. Called before anything is added to the batch. The
 // value stands nowhere else in that memory, and never has.
 void fr_device_batch_set_gate(struct fr_device_batch *batch, uintptr_t words, uint64_t value);
-// Returns the number of words of the gate that hold its value once all copies of the batch so far
-// are done, and not before. Returns 0 where no single kernel makes them.
-unsigned fr_device_batch_gate_words(const struct fr_device_batch *batch);
+// Returns whether the words of the gate hold its value once all copies of the batch so far are
+// done, and not before. Where no single kernel makes them, the gate stays closed.
+bool fr_device_batch_opens_gate(const struct fr_device_batch *batch);
 // Returns whether a kernel of a finished batch has waited at a gate in vain. Its bytes are then not
 // all there.
 bool fr_device_batch_is_late(const struct fr_device_batch *batch);

@@ -10,6 +10,17 @@
 // Returns a divisor for dividends of at most FR_PACK_SMALL. `value` is from 1 to FR_PACK_SMALL.
 struct fr_pack_divisor fr_device_pack_divisor(uint64_t value);
 
+// NVLink carries whole sectors of memory. Returns how many bytes it carries in vain with a block,
+// if the next one begins `apart` bytes behind the begin of this one.
+static inline size_t fr_device_wasted_bytes(size_t block_bytes, ptrdiff_t apart)
+{
+    enum { SECTOR_BYTES = 32 };
+    size_t wasted = (SECTOR_BYTES - block_bytes % SECTOR_BYTES) % SECTOR_BYTES;
+    size_t distance = (size_t)(apart < 0 ? -apart : apart);
+    size_t gap = distance > block_bytes ? distance - block_bytes : 0;
+    return gap < wasted ? gap : wasted;
+}
+
 // One copy between a buffer and packed memory.
 struct fr_device_packing {
     const struct fr_pack_shape *shape;
@@ -70,7 +81,10 @@ void fr_device_reshape_begin(const struct fr_device_range *range,
 //
 // Where there is a table, all its blocks take the place of the one block.
 struct fr_device_strides {
-    uint32_t unit;   // bytes, a power of two up to 16, in which the rest counts; 0: no gaps at all
+    uint8_t unit;       // bytes, a power of two up to 16, in which the rest counts; 0: no gaps
+    uint8_t unit_shift; // of the table, as in fr_pack_shape
+    uint8_t wide;
+    uint8_t equal;   // whether all blocks of the table have one length
     uint32_t blocks; // of the table; 0: there is none
     uint32_t block;
     uint32_t count[3];
@@ -81,7 +95,7 @@ struct fr_device_strides {
 // for strides, blocks or counts beyond 32 bits.
 bool fr_device_strides_of(const struct fr_pack_shape *shape, struct fr_device_strides *strides);
 
-// Makes the shape again, but for what only its table says. `strides` have gaps.
+// Makes the shape again, but for its offset. `strides` have gaps.
 void fr_device_strides_shape(const struct fr_device_strides *strides, struct fr_pack_shape *shape);
 
 #endif

@@ -23,7 +23,8 @@ struct fr_policy_message {
     bool in_clique;            // the receiver is on another host, in reach of multi-node NVLink
     bool by_fragments;         // the receiver takes messages in fragments
     bool one_piece;            // the bytes lie together in one allocation
-    size_t block_bytes;        // of a block, on average, if the receiver can be told all; else 0
+    bool travels;              // the receiver can be told where all blocks are
+    size_t wasted_bytes;       // that NVLink would carry between short blocks
     bool must_leave;           // the bytes may change as soon as the call returns
     bool absolute;             // addresses stand in the datatype (MPI_BOTTOM)
     bool host_memory;          // the bytes are in host memory: MPI or rails move them
@@ -36,7 +37,7 @@ struct fr_policy_message {
     bool crowded;              // so many messages wait that short ones shall not join them
     unsigned failed;           // a bit, 1 << scheme, for each scheme that could not be begun
     bool staged_unmapped;      // staged get failed since the receiver has not mapped the workspace
-    size_t pack_first_bytes;   // size from which short blocks are packed by the sender
+    size_t pack_first_bytes;   // wasted bytes from which on the sender packs
     size_t clique_min_bytes;   // FABRAIL_CLIQUE_MIN
     size_t shared_min_bytes;   // FABRAIL_SHARED_GPU_MIN
     size_t pipeline_min_bytes; // FABRAIL_PIPELINE_MIN, 0: never

@@ -27,7 +27,7 @@ enum fr_policy_size {
     // Sizes from which a collective is shared out among the ranks, for the price of another step.
     FR_SIZE_BCAST_SPLIT = FR_SIZE_ENGINES, // a broadcast among three ranks (coll_plan.h)
     FR_SIZE_REDUCE_SHARE,                  // a reduction
-    FR_SIZE_PACK_FIRST, // size from which short blocks are packed on their sender's side (scheme.h)
+    FR_SIZE_PACK_FIRST, // bytes between short blocks from which on the sender packs (scheme.h)
     FR_SIZE_RAIL,       // size from which a message goes over rails
     // Most bytes that the CPU copies itself, in place of the driver (device/aperture.h).
     FR_SIZE_CPU_READ,  // out of a GPU's memory

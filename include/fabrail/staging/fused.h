@@ -11,6 +11,7 @@ struct fr_staging_fused {
     const struct fr_staging_view *view;
     const struct fr_pack_shape *far; // of the source; NULL: the source is packed
     uintptr_t far_table; // that of `far`, in memory that the device reaches; 0: there is none
+    bool are_alike;      // `far` is the shape of the view's own layout
     uintptr_t source;    // from which offsets of `far` count; else the address of byte `first`
     size_t first, last;  // packed bytes [first, last) are copied
     const struct fr_pack_gate *gate; // what a copy from a packed source waits for; NULL: nothing

@@ -21,6 +21,8 @@ struct fr_staging_table *fr_staging_table_borrow_used(const struct fr_datatype_c
 
 // Returns the address of a table in device memory.
 uintptr_t fr_staging_table_address(const struct fr_staging_table *table);
+// Returns the driver's id of the allocation that a table lies in (BUFFER_ID).
+uint64_t fr_staging_table_buffer(const struct fr_staging_table *table);
 
 // Takes a table back, once no copy of the caller's uses it. Has the type of a batch's release.
 void fr_staging_table_return(void *table);

@@ -18,9 +18,9 @@ struct fr_staging_packing {
 };
 
 // Counts the pieces of a copy of `bytes` bytes between `count` elements of a layout and packed
-// memory, or memory with the same gaps.
+// memory, or memory with the same gaps. Stops beyond `most_calls` calls of the driver.
 struct fr_policy_pieces fr_staging_count_pieces(const struct fr_layout *layout, size_t count,
-                                                bool packed, size_t bytes);
+                                                bool packed, size_t bytes, size_t most_calls);
 
 // Ways of copying data with gaps.
 enum fr_staging_way { FR_TYPED_BY_KERNEL, FR_TYPED_BY_DRIVER, FR_TYPED_BY_CPU, FR_TYPED_WAYS };
@@ -31,11 +31,17 @@ enum fr_staging_way { FR_TYPED_BY_KERNEL, FR_TYPED_BY_DRIVER, FR_TYPED_BY_CPU, F
 void fr_staging_copy_elements(const struct fr_staging_packing *packing,
                               struct fr_device_batch *batch);
 
+// Returns whether one kernel is going to copy block `index` of a view to its staging memory. It is
+// not if the launch then fails.
+bool fr_staging_packs_by_kernel(const struct fr_staging_view *view, size_t index);
+
 // Counts of data with gaps that this process has copied so far, by each way. The values are not of
 // one moment.
 struct fr_staging_typed {
     uint64_t copies, bytes;
 };
 void fr_staging_get_typed(struct fr_staging_typed typed[FR_TYPED_WAYS]);
+// Counts one such copy.
+void fr_staging_count_typed(enum fr_staging_way way, size_t bytes);
 
 #endif
