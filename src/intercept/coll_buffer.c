@@ -4,6 +4,8 @@
 
 #include "intercept/coll_buffer.h"
 
+#include "fabrail/staging/blocks.h"
+
 bool fr_intercept_coll_buffer_measure(struct fr_request_op *op)
 {
     bool any = false, empty = true;
@@ -121,22 +123,12 @@ void fr_intercept_coll_buffer_close(struct fr_intercept_coll_buffer *side)
 
 enum fr_status fr_intercept_coll_buffer_copy_in(const struct fr_intercept_coll_buffer *side)
 {
-    struct fr_device_batch batch;
-    if (!side->staged)
-        return FR_OK;
-    fr_device_batch_begin(&batch);
-    fr_staging_view_copy_in(&side->view, &batch);
-    return fr_device_batch_finish(&batch);
+    return side->staged ? fr_staging_view_copy_blocks(&side->view, FR_TO_STAGE) : FR_OK;
 }
 
 enum fr_status fr_intercept_coll_buffer_copy_out(const struct fr_intercept_coll_buffer *side)
 {
-    struct fr_device_batch batch;
-    if (!side->staged)
-        return FR_OK;
-    fr_device_batch_begin(&batch);
-    fr_staging_view_copy_out(&side->view, SIZE_MAX, &batch);
-    return fr_device_batch_finish(&batch);
+    return side->staged ? fr_staging_view_copy_blocks(&side->view, FR_FROM_STAGE) : FR_OK;
 }
 
 // Whether the copy is one run of bytes on both sides.

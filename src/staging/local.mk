@@ -4,6 +4,8 @@ libmodules_la_SOURCES += \
 	include/fabrail/staging/typed_copy.h \
 	src/staging/own_copy.c \
 	include/fabrail/staging/own_copy.h \
+	src/staging/blocks.c \
+	include/fabrail/staging/blocks.h \
 	src/staging/fused.c src/staging/host_pack.c \
 	include/fabrail/staging/fused.h \
 	src/staging/packed.c \
