@@ -153,17 +153,17 @@ static CUresult wait_at(CUcontext ctx, const struct fr_pack_gate *gate, bool is_
     uint64_t begin = sim_now_ns(), least_ns = sim_knobs()->gate_ns;
     uint64_t spin_ns = gate->spin_ns > least_ns ? gate->spin_ns : least_ns;
     uint32_t come = 0;
-    do {
+    while (come < gate->count) {
         const uint64_t *word = gate_word(ctx, gate, come);
         if (!word)
             return CUDA_ERROR_ILLEGAL_ADDRESS;
         if (__atomic_load_n(word, __ATOMIC_ACQUIRE) == gate->value)
             come++;
-        else if (!is_first)
+        else if (!is_first || sim_now_ns() - begin >= spin_ns)
             break;
         else
             sched_yield();
-    } while (come < gate->count && sim_now_ns() - begin < spin_ns);
+    }
     *is_open = come == gate->count;
     return CUDA_SUCCESS;
 }
