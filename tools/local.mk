@@ -6,7 +6,7 @@ tools_fabrail_SOURCES = tools/fabrail.c tools/command.c tools/command.h tools/ma
     tools/bench.c tools/figures.c tools/figures.h tools/plot.c \
     tools/explain.c tools/explain.h tools/explain_policy.c tools/explain_type.c tools/explain_report.c \
     tools/info_check.c tools/info_gpu.c tools/info_mpi.c tools/info_paths.c tools/info_rails.c \
-    tools/tune.c tools/tune.h tools/tune_file.c tools/tune_gpus.c tools/tune_measure.c tools/tune_plan.c tools/tune_plan.h \
+    tools/tune.c tools/tune.h tools/tune_file.c tools/tune_gpus.c tools/tune_measure.c tools/tune_pack.c tools/tune_pack.h tools/tune_plan.c tools/tune_plan.h \
     tools/tune_rails.c tools/tune_rig.c tools/tune_rig.h tools/tune_table.c
 tools_fabrail_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CPPFLAGS) -I$(top_builddir)/tools \
     -DFR_LIBDIR='"$(libdir)"' \

@@ -37,7 +37,7 @@ struct fr_tune_rig {
     struct fr_tune_board *board;
     int own, count; // its GPU, by its place among them
     bool is_simulated;
-    bool has_kernels, can_reduce; // all of them
+    bool has_kernels, can_reduce, can_pack; // all of them
     size_t piece_bytes;
     struct fr_tune_memory memory[FR_TUNE_MAX_GPUS];
     struct fr_device_range send_range, receive_range; // of its own

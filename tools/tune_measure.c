@@ -4,7 +4,7 @@
 #include "config.h"
 
 #include "fabrail/core/time.h"
-#include "tune_plan.h"
+#include "tune_pack.h"
 #include "tune_rig.h"
 
 #include <stdlib.h>
@@ -23,6 +23,8 @@ static bool work_off(const struct fr_tune_plan *plan, int way, int step)
 {
     const struct fr_tune_rig *rig = plan->rig;
     const struct fr_tune_work *work = &plan->works[rig->own][way][step];
+    if (plan->size == FR_SIZE_PACK_FIRST)
+        return fr_tune_pack_work(plan, way);
     unsigned max_sms = (unsigned)fr_core_settings()->peer_sms;
     enum fr_status status =
         plan->size == FR_SIZE_REDUCE_SHARE
@@ -169,10 +171,16 @@ static int rounds_of(const struct fr_tune_rig *rig, size_t bytes)
 
 bool fr_tune_measures(const struct fr_tune_rig *rig, enum fr_policy_size size)
 {
-    if (size == FR_SIZE_BCAST_SPLIT)
+    switch (size) {
+    case FR_SIZE_BCAST_SPLIT:
         return rig->count > 2; // among two nobody can hand anything on
-    return size < FR_SIZE_ENGINES ? rig->has_kernels
-                                  : size == FR_SIZE_REDUCE_SHARE && rig->can_reduce;
+    case FR_SIZE_REDUCE_SHARE:
+        return rig->can_reduce;
+    case FR_SIZE_PACK_FIRST:
+        return rig->can_pack;
+    default:
+        return size < FR_SIZE_ENGINES && rig->has_kernels;
+    }
 }
 
 bool fr_tune_measure(const struct fr_tune_rig *rig, enum fr_policy_size size, size_t bytes,

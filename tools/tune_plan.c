@@ -3,7 +3,7 @@
 // they go by. A collective's root is the first GPU, and its data the first piece.
 #include "config.h"
 
-#include "tune_plan.h"
+#include "tune_pack.h"
 
 #include "fabrail/policy/coll_plan.h"
 #include "tune_rig.h"
@@ -128,6 +128,8 @@ void fr_tune_plan_make(struct fr_tune_plan *plan, const struct fr_policy_tuning 
 
 bool fr_tune_plan_has_part(const struct fr_tune_plan *plan, int gpu)
 {
+    if (plan->size == FR_SIZE_PACK_FIRST)
+        return fr_tune_pack_has_part(gpu);
     for (int way = 0; way < FR_TUNE_WAYS; way++) {
         for (int step = 0; step < plan->steps[way]; step++) {
             const struct fr_tune_work *work = &plan->works[gpu][way][step];
@@ -149,6 +151,7 @@ bool fr_tune_plan_writes(const struct fr_tune_plan *plan, int gpu, int piece, ui
     case FR_SIZE_GATHER_CE:
         return gpu == 0;
     case FR_SIZE_MESSAGE_CE:
+    case FR_SIZE_PACK_FIRST:
         return gpu == 0 && piece == 1;
     case FR_SIZE_COPY_CE:
         return gpu == piece;

@@ -107,6 +107,7 @@ static bool open_own(struct fr_tune_rig *rig)
     board->memory[rig->own] = *memory;
     board->has_kernels[rig->own] = fr_device_has_kernels(&rig->send_range, FR_IMAGE_PUSH);
     board->can_reduce[rig->own] = fr_device_has_kernels(&rig->send_range, FR_IMAGE_REDUCE);
+    board->can_pack[rig->own] = fr_device_has_kernels(&rig->send_range, FR_IMAGE_PACK);
     return fill(rig);
 }
 
@@ -129,6 +130,7 @@ static bool map_others(struct fr_tune_rig *rig)
         struct fr_tune_memory *memory = &rig->memory[i];
         rig->has_kernels = rig->has_kernels && board->has_kernels[i];
         rig->can_reduce = rig->can_reduce && board->can_reduce[i];
+        rig->can_pack = rig->can_pack && board->can_pack[i];
         if (i != rig->own && (!map(rig, &board->sends[i], theirs->send, &memory->send) ||
                               !map(rig, &board->receives[i], theirs->receive, &memory->receive)))
             return false;
@@ -187,6 +189,7 @@ bool fr_tune_gpus_measure(const struct fr_tune_gpus *gpus, size_t piece_bytes,
         .is_simulated = gpus->is_simulated,
         .has_kernels = true,
         .can_reduce = true,
+        .can_pack = true,
         .piece_bytes = piece_bytes,
     };
     fflush(NULL);

@@ -45,7 +45,7 @@ struct fr_tune_board {
     _Atomic bool failed __attribute__((aligned(64)));
     struct fr_tune_memory memory[FR_TUNE_MAX_GPUS]; // where each has its own
     struct fr_device_export sends[FR_TUNE_MAX_GPUS], receives[FR_TUNE_MAX_GPUS];
-    bool has_kernels[FR_TUNE_MAX_GPUS], can_reduce[FR_TUNE_MAX_GPUS];
+    bool has_kernels[FR_TUNE_MAX_GPUS], can_reduce[FR_TUNE_MAX_GPUS], can_pack[FR_TUNE_MAX_GPUS];
     double us[FR_TUNE_MAX_GPUS][FR_TUNE_WAYS][FR_TUNE_MAX_ROUNDS];
     struct fr_policy_tuning tuning; // as the first process has found it
 };

@@ -35,6 +35,10 @@ static const struct {
                              "broadcasts among three GPUs from",
                              " on"},
     [FR_SIZE_REDUCE_SHARE] = {"allreduce", {"by one", "by all"}, "reductions from", " on"},
+    [FR_SIZE_PACK_FIRST] = {"short blocks",
+                            {"read", "packed"},
+                            "messages with which NVLink would carry in vain",
+                            " and more"},
 };
 
 static void print_heading(const struct fr_tune_rig *rig)
@@ -175,6 +179,8 @@ static bool measure(const struct fr_tune_rig *rig, struct table *table,
             split_among_three(rig, first_of_shared(table, FR_SIZE_BCAST_SPLIT));
     if (fr_tune_measures(rig, FR_SIZE_REDUCE_SHARE))
         tuning->bytes[FR_SIZE_REDUCE_SHARE] = first_of_shared(table, FR_SIZE_REDUCE_SHARE);
+    if (fr_tune_measures(rig, FR_SIZE_PACK_FIRST))
+        tuning->bytes[FR_SIZE_PACK_FIRST] = first_of_shared(table, FR_SIZE_PACK_FIRST);
     return true;
 }
 
@@ -187,6 +193,8 @@ static void print_result(const struct fr_policy_tuning *tuning)
             puts("all GPUs share the work of:");
         if (tuning->bytes[size] == FR_BYTES_AUTO)
             continue;
+        if (size == FR_SIZE_PACK_FIRST)
+            puts("senders pack:");
         printf("  %s %s%s\n", rows[size].before, fr_core_bytes_text(tuning->bytes[size], text),
                rows[size].after);
     }
@@ -209,7 +217,7 @@ bool fr_tune_table_measure(const struct fr_tune_rig *rig, struct fr_policy_tunin
         return false;
     if (rig->has_kernels)
         print_table(rig, &table, 0, FR_SIZE_ENGINES);
-    if (rig->count > 2 || rig->can_reduce)
+    if (rig->count > 2 || rig->can_reduce || rig->can_pack)
         print_table(rig, &table, FR_SIZE_ENGINES, FR_SIZE_RAIL);
     print_result(tuning);
     return true;
