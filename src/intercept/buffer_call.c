@@ -298,31 +298,38 @@ bool fr_intercept_call_buffers(enum fr_fn fn, fr_word *args, int *result)
     return fr_intercept_serve(fn, args, fn, result);
 }
 
-// Serves an exchange that the ranks of the team may agree to do among themselves.
-static bool serve_team(enum fr_fn fn, fr_word *args, struct fr_coll_team *team, int *result)
+// Serves an exchange that the ranks of the team may agree to do among themselves. Sets *raises
+// where *result may be an error yet to be raised.
+static bool serve_team(enum fr_fn fn, fr_word *args, struct fr_coll_team *team, int *result,
+                       bool *raises)
 {
     look_after_others();
     struct fr_request_op *op = make_op(fn, args, fn);
     enum fr_status status = op ? fr_intercept_views_build(op) : FR_ERR_NO_MEMORY;
     if (status != FR_OK)
         fr_coll_decline(team, fr_abi_rows[fn].name);
+    *raises = true;
     if (!op) {
-        *result = fr_request_raise(0, 0, fr_abi_mpi.ERR_NO_MEM);
+        *result = fr_abi_mpi.ERR_NO_MEM;
         return true;
     }
     if (status == FR_OK && fr_intercept_nvlink_exchange(op, team, result)) {
         fr_request_op_free(op);
         return true;
     }
-    if (!team->slab || !fr_intercept_nvlink_schedules(fn)) // as all ranks of the team do
-        return serve(op, status, result);
-    fr_request_op_free(op);
-    return fr_intercept_run_schedule(fn, args, team, result) ||
-           fr_intercept_call_buffers(fn, args, result);
+    const bool schedules = team->slab && fr_intercept_nvlink_schedules(fn); // on all ranks
+    if (schedules)
+        fr_request_op_free(op);
+    if (schedules && fr_intercept_run_schedule(fn, args, team, result))
+        return true;
+    *raises = false;
+    return schedules ? fr_intercept_call_buffers(fn, args, result) : serve(op, status, result);
 }
 
-// Serves an exchange. Once a rank has quit, all ranks do as if one had declined.
-static bool exchange(enum fr_fn fn, fr_word *args, struct fr_coll_team *team, int *result)
+// Serves an exchange. Once a rank has quit, all ranks do as if one had declined. Sets *raises where
+// *result may be an error yet to be raised.
+static bool exchange(enum fr_fn fn, fr_word *args, struct fr_coll_team *team, int *result,
+                     bool *raises)
 {
     bool on_host = fr_intercept_are_host_buffers(fn, args);
     bool agrees = team && fr_coll_team_agrees(team);
@@ -331,7 +338,9 @@ static bool exchange(enum fr_fn fn, fr_word *args, struct fr_coll_team *team, in
     if (declines)
         fr_coll_decline(team, fr_abi_rows[fn].name);
     if (team && (declines ? team->slab != NULL : !agrees)) {
-        if (fr_intercept_nvlink_schedules(fn) && fr_intercept_run_schedule(fn, args, team, result))
+        *raises =
+            fr_intercept_nvlink_schedules(fn) && fr_intercept_run_schedule(fn, args, team, result);
+        if (*raises)
             return true;
         team = NULL;
     }
@@ -340,7 +349,7 @@ static bool exchange(enum fr_fn fn, fr_word *args, struct fr_coll_team *team, in
     if (declines && on_host)
         return false;
     if (team) // a rank without data has to say so, whatever its pointers are
-        return serve_team(fn, args, team, result);
+        return serve_team(fn, args, team, result, raises);
     return !on_host && fr_intercept_call_buffers(fn, args, result);
 }
 
@@ -350,9 +359,15 @@ bool fr_intercept_call_exchange(enum fr_fn fn, fr_word *args, int *result)
     fr_word comm = fr_abi_comm(fn, args);
     bool enters = fr_intercept_nvlink_is_enabled() && comm != fr_abi_mpi.COMM_NULL;
     struct fr_coll_team *team = enters ? fr_coll_team_enter(comm, FR_COLL_WAITS_LAST) : NULL;
-    if (!exchange(fn, args, team, result))
+    bool raises = false;
+    if (!exchange(fn, args, team, result, &raises))
         *result = fr_abi_call(fn, args);
-    if (enters && !fr_coll_team_exit(comm, *result))
-        *result = fr_request_raise('c', comm, fr_request_error_code(FR_ERR_MPI));
+    raises = raises && *result != fr_abi_mpi.SUCCESS;
+    if (enters && !fr_coll_team_exit(comm, raises ? fr_abi_mpi.ERR_OTHER : *result)) {
+        *result = fr_request_error_code(FR_ERR_MPI);
+        raises = true;
+    }
+    if (raises) // the error handler may free the communicator, or not return
+        *result = fr_request_raise('c', comm, *result);
     return true;
 }

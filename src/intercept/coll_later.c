@@ -137,16 +137,18 @@ void fr_intercept_later_fail(enum fr_fn fn, const fr_word *args, struct fr_coll_
     const bool by_posts = team->slab || fr_coll_host_posts_suit(team, bytes);
     if (by_posts && (fail_by_posts(team, call) || team->slab))
         return;
+    fr_coll_decline(team, call); // the others leave their tasks, and hear of it then
     fr_coll_queue_hold(team);
     fr_coll_host_fail(team, call, number, bytes,
                       fr_abi_shape_of(fn)->reduces ? 0 : FR_COLL_EXCHANGE_WORDS);
     fr_coll_queue_release(team);
 }
 
-// `team` is NULL for a persistent operation.
+// `team` is NULL for a persistent operation. Returns what the call returns; an error is yet to be
+// raised.
 static int open_schedule(struct fr_request_op *op, struct fr_coll_team *team, enum fr_status status)
 {
-    fr_word comm = op->object, args[FR_MAX_ARGS];
+    fr_word args[FR_MAX_ARGS];
     enum fr_fn fn = op->fn;
     int result = fr_request_error_code(status);
     memcpy(args, op->args, sizeof(args));
@@ -154,11 +156,9 @@ static int open_schedule(struct fr_request_op *op, struct fr_coll_team *team, en
         result = fr_request_schedule_open(op, (void *)op->args[fr_abi_rows[op->fn].request]);
     else
         fr_request_op_free(op);
-    if (result == fr_abi_mpi.SUCCESS)
-        return result;
-    if (team)
+    if (result != fr_abi_mpi.SUCCESS && team)
         fr_intercept_later_fail(fn, args, team);
-    return fr_request_raise('c', comm, result);
+    return result;
 }
 
 static struct fr_intercept_later *make(struct fr_request_op *op, struct fr_coll_team *team,

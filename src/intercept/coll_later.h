@@ -41,7 +41,8 @@ struct fr_intercept_later {
 
 // Begins an operation as a task of the team, or makes a persistent one, whose ranks wait for each
 // other. Owns the operation then. `bytes` has the size of the kind's struct. *result is what the
-// application's call returns. Else it frees the operation and returns false, as all ranks do.
+// application's call returns; an error is yet to be raised. Else it frees the operation and returns
+// false, as all ranks do.
 bool fr_intercept_later_begin(struct fr_request_op *op, struct fr_coll_team *team,
                               const struct fr_intercept_later_kind *kind, size_t bytes,
                               int *result);

@@ -55,7 +55,7 @@ static bool exchange_slices(struct fr_request_op *op, struct fr_coll_team *team,
     status = fr_intercept_exchange_end(&exchange, fr_coll_task_run(&task));
     if (status == FR_ERR_UNSUPPORTED)
         return false;
-    *result = status == FR_OK ? fr_abi_mpi.SUCCESS : fr_request_fail(op, status);
+    *result = status == FR_OK ? fr_abi_mpi.SUCCESS : fr_request_tell_failure(op, status);
     return true;
 }
 

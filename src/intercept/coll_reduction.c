@@ -315,7 +315,7 @@ bool fr_intercept_nvlink_reduce(struct fr_request_op *op, struct fr_coll_team *t
     status = fr_intercept_reduction_end(&reduction, fr_coll_task_run(&task));
     if (status == FR_ERR_UNSUPPORTED)
         return false;
-    *result = status == FR_OK ? fr_abi_mpi.SUCCESS : fr_request_fail(op, status);
+    *result = status == FR_OK ? fr_abi_mpi.SUCCESS : fr_request_tell_failure(op, status);
     return true;
 }
 

@@ -450,12 +450,13 @@ static int start_message(struct fr_request_op *op)
     return fr_intercept_call_part(fn, args, op->fn);
 }
 
-static int refuse(struct fr_request_op *op, fr_word comm, enum fr_status status)
+// Says why an operation cannot be done, and frees it. Returns the error, which is yet to be raised.
+static int refuse(struct fr_request_op *op, enum fr_status status)
 {
     fr_error("%s cannot be done: %s", op ? fr_abi_rows[op->fn].name : "an exchange",
              fr_core_status_text(status));
     fr_request_op_free(op);
-    return fr_request_raise('c', comm, fr_request_error_code(status));
+    return fr_request_error_code(status);
 }
 
 bool fr_intercept_call_persistent_send(struct fr_request_op *op, int *result)
@@ -469,7 +470,8 @@ bool fr_intercept_call_persistent_send(struct fr_request_op *op, int *result)
         fr_request_schedule_make(op, 1, start_message) != FR_OK)
         return false;
     if (fr_request_schedule_keep_args(op, 1, 1) != FR_OK) {
-        *result = refuse(op, op->object, FR_ERR_MPI);
+        const fr_word comm = op->object;
+        *result = fr_request_raise('c', comm, refuse(op, FR_ERR_MPI));
         return true;
     }
     *result = fr_request_schedule_open(op, (void *)op->args[fr_abi_rows[op->fn].request]);
@@ -498,12 +500,11 @@ bool fr_intercept_run_schedule(enum fr_fn fn, const fr_word *args, struct fr_col
     struct fr_request_op *op = make(fn, args, comm);
     enum fr_status status = op ? prepare(op, team, team->first_tag) : FR_ERR_NO_MEMORY;
     if (status != FR_OK) {
-        *result = refuse(op, comm, status);
+        *result = refuse(op, status);
         return true;
     }
     struct run run = {team, fr_abi_rows[fn].name};
-    int rc = fr_request_schedule_run(op, judge, &run, &over);
-    *result = rc == fr_abi_mpi.SUCCESS ? rc : fr_request_raise('c', comm, rc);
+    *result = fr_request_schedule_run(op, judge, &run, &over);
     if (over)
         fr_request_op_free(op);
     return true;
@@ -531,7 +532,8 @@ static int choose_tag(enum fr_fn fn, const fr_word *args, fr_word comm, struct f
     return persistent ? fr_coll_team_take_tags(team, count_tags(fn, comm)) : team->first_tag;
 }
 
-// Begins a collective as a task. Returns false, on all ranks, where it is none.
+// Begins a collective as a task. Returns false, on all ranks, where it is none. An error in *result
+// is yet to be raised.
 static bool begin_task(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team *team,
                        int *result)
 {
@@ -551,7 +553,7 @@ static bool begin_task(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_col
     }
     if (for_later)
         fr_intercept_later_fail(fn, args, for_later);
-    *result = refuse(NULL, comm, FR_ERR_NO_MEMORY);
+    *result = refuse(NULL, FR_ERR_NO_MEMORY);
     return true;
 }
 
@@ -564,11 +566,11 @@ static int leave(enum fr_fn fn, fr_word *args)
     return served ? result : fr_abi_call(fn, args);
 }
 
-static int begin(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team *team)
+// Begins a collective message by message, or leaves it to MPI. An error that is returned has yet to
+// be raised if *raises is set.
+static int begin_messages(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team *team,
+                          bool *raises)
 {
-    int result = fr_abi_mpi.SUCCESS;
-    if (begin_task(fn, args, comm, team, &result))
-        return result;
     int tag = choose_tag(fn, args, comm, team);
     if (tag < 0)
         return leave(fn, args);
@@ -580,22 +582,30 @@ static int begin(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team
         fr_request_op_free(op);
         return leave(fn, args);
     }
-    if (status != FR_OK)
-        return refuse(op, comm, status);
-    result = fr_request_schedule_open(op, (void *)args[fr_abi_rows[fn].request]);
-    return result == fr_abi_mpi.SUCCESS ? result : fr_request_raise('c', comm, result);
+    *raises = true;
+    return status == FR_OK ? fr_request_schedule_open(op, (void *)args[fr_abi_rows[fn].request])
+                           : refuse(op, status);
 }
 
+// An error handler may free the communicator, or not return. So the call has left its team before
+// an error of Fabrail's is raised. The other ranks hear of that in the operation, which they may
+// have begun already. So the team goes on, while a call that MPI has refused has this rank quit it.
 bool fr_intercept_call_schedule(enum fr_fn fn, fr_word *args, int *result)
 {
     fr_word comm = fr_abi_comm(fn, args);
     bool enters = fr_intercept_nvlink_is_enabled() && comm != fr_abi_mpi.COMM_NULL;
-    bool persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
+    bool persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT, raises = true;
     struct fr_coll_team *team = NULL;
     if (enters)
         team = fr_coll_team_enter(comm, persistent ? FR_COLL_WAITS_FIRST : FR_COLL_WAITS_NEVER);
-    *result = begin(fn, args, comm, team);
-    if (enters)
-        (void)fr_coll_team_exit(comm, *result); // waits for nobody
+    if (!begin_task(fn, args, comm, team, result)) {
+        raises = false;
+        *result = begin_messages(fn, args, comm, team, &raises);
+    }
+    raises = raises && *result != fr_abi_mpi.SUCCESS;
+    if (enters) // waits for nobody
+        (void)fr_coll_team_exit(comm, raises ? fr_abi_mpi.SUCCESS : *result);
+    if (raises)
+        *result = fr_request_raise('c', comm, *result);
     return true;
 }

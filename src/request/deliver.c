@@ -400,25 +400,25 @@ int fr_request_raise(char object_kind, fr_word object, int code)
     return code;
 }
 
-static void tell_failure(const struct fr_request_op *op, enum fr_status status)
+int fr_request_tell_failure(const struct fr_request_op *op, enum fr_status status)
 {
     fr_error("%s failed with its device buffers: %s", fr_abi_rows[op->fn].name,
              fr_core_status_text(status));
+    return fr_request_error_code(status);
 }
 
 int fr_request_fail_and_free(struct fr_request_op *op, enum fr_status status)
 {
     char kind = op->object_kind;
     fr_word object = op->object;
-    tell_failure(op, status);
+    const int code = fr_request_tell_failure(op, status);
     fr_request_op_free(op);
-    return fr_request_raise(kind, object, fr_request_error_code(status));
+    return fr_request_raise(kind, object, code);
 }
 
 int fr_request_fail(const struct fr_request_op *op, enum fr_status status)
 {
-    tell_failure(op, status);
-    return fr_request_raise(op->object_kind, op->object, fr_request_error_code(status));
+    return fr_request_raise(op->object_kind, op->object, fr_request_tell_failure(op, status));
 }
 
 int fr_request_deliver_one(struct fr_request_op *op, void *status, int rc)

@@ -2,12 +2,16 @@
 // Persistent collectives that one rank has no memory to make: in turn each allocation of Fabrail's
 // fails in a call that makes one. All ranks are served all the same, some other way. No rank waits
 // at a start for one that has no request.
+//
+// Then nonblocking ones that one rank has no memory to begin. They fail on all ranks, and that
+// rank's error handler does not return. The communicator is as good as before.
 #define _GNU_SOURCE // dl_iterate_phdr
 #include "../programs/harness.h"
 #include "../programs/memory.h"
 
 #include <link.h>
 #include <mpi.h>
+#include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,15 +114,26 @@ static bool is_right(making *make, int count, const int *got)
     return true;
 }
 
-static bool start(making *make, int count, MPI_Request *request)
+static int host[MANY];
+
+static void start_over(int count)
 {
-    static int host[MANY];
     memset(host, -1, sizeof(host));
     memory_write(&received, 0, host, (size_t)count * sizeof(int));
-    MPI_Start(request);
-    MPI_Wait(request, MPI_STATUS_IGNORE);
+}
+
+static bool has_result(making *make, int count)
+{
     memory_read(&received, 0, host, (size_t)count * sizeof(int));
     return is_right(make, count, host);
+}
+
+static bool start(making *make, int count, MPI_Request *request)
+{
+    start_over(count);
+    MPI_Start(request);
+    MPI_Wait(request, MPI_STATUS_IGNORE);
+    return has_result(make, count);
 }
 
 // Makes an operation whose allocation of this number fails on rank 1, and starts it twice. Returns
@@ -153,9 +168,65 @@ static void run(making *make, const char *name, int count)
         printf("%s of %d: %u allocations\n", name, count, number ? number - 1 : 0);
 }
 
+static jmp_buf place;
+
+static void jump(MPI_Comm *comm, int *code, ...)
+{
+    (void)comm;
+    (void)code;
+    longjmp(place, 1);
+}
+
+static void must_be_right(bool right, unsigned number)
+{
+    if (right)
+        return;
+    fprintf(stderr, "rank %d: wrong with allocation %u failing\n", rank, number);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+// Begins a reduction whose allocation of this number fails on rank 1. Returns how many allocations
+// that took.
+static unsigned try_to_begin(int count, unsigned number)
+{
+    static MPI_Request request;
+    MPI_Comm comm;
+    MPI_Errhandler handler;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    for (int i = 0; i < 4; i++) // the ranks meet
+        MPI_Allreduce(sent.address, received.address, 1, MPI_INT, MPI_SUM, comm);
+    MPI_Comm_create_errhandler(jump, &handler);
+    MPI_Comm_set_errhandler(comm, rank == 1 ? handler : MPI_ERRORS_RETURN);
+    MPI_Errhandler_free(&handler);
+    failing = rank == 1 ? number : 0;
+    allocations = 0;
+    unsigned fails = setjmp(place) != 0;
+    if (!fails)
+        MPI_Iallreduce(sent.address, received.address, count, MPI_INT, MPI_SUM, comm, &request);
+    failing = 0;
+    unsigned used = allocations;
+    bool ended = !fails && MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+    MPI_Bcast(&fails, 1, MPI_UNSIGNED, 1, MPI_COMM_WORLD);
+    must_be_right(ended == !fails, number);
+    start_over(count);
+    MPI_Allreduce(sent.address, received.address, count, MPI_INT, MPI_SUM, comm);
+    must_be_right(has_result(make_reduction, count), number);
+    MPI_Comm_free(&comm);
+    MPI_Bcast(&used, 1, MPI_UNSIGNED, 1, MPI_COMM_WORLD);
+    return used;
+}
+
+static void run_to_begin(int count)
+{
+    unsigned number = 1;
+    while (number < MOST_ALLOCATIONS && try_to_begin(count, number) >= number)
+        number++;
+    if (rank == 0)
+        printf("MPI_Iallreduce of %d: %u allocations\n", count, number - 1);
+}
+
 int main(int argc, char **argv)
 {
-    static int host[MANY];
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -175,6 +246,8 @@ int main(int argc, char **argv)
     run(make_exchange, "MPI_Alltoall_init", MANY);
     run(make_exchange, "MPI_Alltoall_init", FEW);
     run(make_neighbours, "MPI_Neighbor_allgather_init", MANY);
+    run_to_begin(MANY);
+    run_to_begin(FEW);
     memory_free(&sent);
     memory_free(&received);
     MPI_Comm_free(&ring);

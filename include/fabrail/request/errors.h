@@ -12,6 +12,9 @@ int fr_request_error_code(enum fr_status status);
 // without one. Returns the code, if the error handler returns.
 int fr_request_raise(char object_kind, fr_word object, int code);
 
+// Logs which call's copies have failed. Returns the MPI error code, which the caller raises.
+int fr_request_tell_failure(const struct fr_request_op *op, enum fr_status status);
+
 // Logs which call's copies have failed, and raises the error on what the operation belongs to.
 // Returns the MPI error code, if the error handler returns.
 int fr_request_fail(const struct fr_request_op *op, enum fr_status status);
