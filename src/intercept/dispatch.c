@@ -265,19 +265,31 @@ static inline bool are_windows_plain(void)
            atomic_load_explicit(&fr_request_pending_count, memory_order_acquire) == 0;
 }
 
-// Tells what most calls need.
-static inline enum check check_fast(enum fr_intercept_plain plain, const fr_word *registers)
+// Whether an access has host memory alone: ordinary, or any while no driver is there.
+static bool is_access_plain(const struct fr_intercept_entry *entry, const fr_word *registers)
 {
+    unsigned i = 0;
+    while (i < entry->buffer_count &&
+           fr_device_is_ordinary((const void *)registers[entry->buffers[i]]))
+        i++;
+    return i == entry->buffer_count || !fr_device_present();
+}
+
+// Tells what most calls need.
+static inline enum check check_fast(const struct fr_intercept_entry *entry,
+                                    const fr_word *registers)
+{
+    const enum fr_intercept_plain plain = entry->plain;
     if (plain == FR_PLAIN_REQUESTS)
         return fr_request_any_tracked() ? CHECK_FAST : CHECK_PLAIN;
     if (plain == FR_PLAIN_LATER)
         return CHECK_FAST;
     if (plain == FR_PLAIN_WINDOW)
         return are_windows_plain() ? CHECK_PLAIN : CHECK_FULLY;
+    if (plain == FR_PLAIN_ACCESS || plain == FR_PLAIN_ACCESSES)
+        return are_windows_plain() && is_access_plain(entry, registers) ? CHECK_PLAIN : CHECK_FULLY;
     if (FR_UNLIKELY(plain == FR_PLAIN_NEVER || !fr_device_is_ordinary((const void *)registers[0])))
         return CHECK_FULLY;
-    if (plain == FR_PLAIN_ACCESS)
-        return are_windows_plain() ? CHECK_PLAIN : CHECK_FULLY;
     if (!fr_intercept_rndv_is_enabled)
         return CHECK_PLAIN;
     int64_t count = (int)registers[1];
@@ -387,7 +399,7 @@ FR_HOT struct fr_intercept_verdict fr_intercept_dispatch(unsigned slot, const fr
         look_for_errands(registers, stack);
     if (FR_UNLIKELY(fr_intercept_handler_frame != 0 || fr_request_looks_at_all()))
         return fr_intercept_dispatch_fully(slot, registers, stack);
-    enum check check = check_fast(entry->plain, registers);
+    enum check check = check_fast(entry, registers);
     if (check == CHECK_PLAIN)
         return (struct fr_intercept_verdict){.jump = entry->real};
     if (check == CHECK_FAST && entry->fast)

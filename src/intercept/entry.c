@@ -10,6 +10,7 @@
 #include <string.h>
 
 struct fr_intercept_entry fr_intercept_entries[FR_FN_STUB_COUNT];
+void *fr_intercept_reals[2 * FR_FN_STUB_COUNT];
 
 static const struct {
     enum fr_intercept_check check;
@@ -32,14 +33,17 @@ static enum fr_intercept_plain plain_of(enum fr_fn fn)
 {
     const struct fr_intercept_entry *entry = &fr_intercept_entries[fn];
     const struct fr_abi_row *row = &fr_abi_rows[fn];
-    if (entry->real == NULL || entry->large)
+    if (entry->real == NULL)
+        return FR_PLAIN_NEVER;
+    if (entry->check == FR_CHECK_NO_ACCESS || entry->check == FR_CHECK_NO_WINDOWS)
+        return FR_PLAIN_WINDOW;
+    if (entry->check == FR_CHECK_RMA)
+        return entry->buffer_count == 1 && entry->buffers[0] == 0 ? FR_PLAIN_ACCESS
+                                                                  : FR_PLAIN_ACCESSES;
+    if (entry->large)
         return FR_PLAIN_NEVER;
     if (entry->check == FR_CHECK_NO_REQUESTS)
         return FR_PLAIN_REQUESTS;
-    if (entry->check == FR_CHECK_NO_ACCESS || entry->check == FR_CHECK_NO_WINDOWS)
-        return FR_PLAIN_WINDOW;
-    if (entry->check == FR_CHECK_RMA && entry->buffer_count == 1 && entry->buffers[0] == 0)
-        return FR_PLAIN_ACCESS;
     if (entry->check == FR_CHECK_RECEIVE && !entry->sends && begins_with(&row->receive))
         return FR_PLAIN_RECEIVE;
     if (fr_intercept_wants_host_rails())
@@ -110,7 +114,12 @@ static void *target_of(enum fr_fn fn, bool serving)
         return (void *)fr_stub_enter;
     if (!real)
         return (void *)fr_stub_unresolved;
-    return serving ? (void *)fr_stub_enter : real;
+    if (!serving)
+        return real;
+    enum fr_intercept_plain plain = fr_intercept_entries[fn].plain;
+    return plain == FR_PLAIN_WINDOW   ? (void *)fr_intercept_enter_window
+           : plain == FR_PLAIN_ACCESS ? (void *)fr_intercept_enter_access
+                                      : (void *)fr_stub_enter;
 }
 
 static void resolve_once(void)
@@ -126,6 +135,7 @@ static void resolve_once(void)
     for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++) {
         void *target = target_of(fn, serving);
         void *profiler = fr_abi_profiler(fn);
+        fr_intercept_reals[2 * fn] = fr_intercept_reals[2 * fn + 1] = fr_abi_address(fn);
         __atomic_store_n(&fr_intercept_slots[2 * fn], profiler ? profiler : target,
                          __ATOMIC_RELEASE);
         __atomic_store_n(&fr_intercept_slots[2 * fn + 1], target, __ATOMIC_RELEASE);

@@ -54,6 +54,7 @@ enum fr_intercept_plain {
     FR_PLAIN_REQUESTS, // as FR_CHECK_NO_REQUESTS
     FR_PLAIN_WINDOW,   // as FR_CHECK_NO_ACCESS
     FR_PLAIN_ACCESS,   // (buffer, ...), as FR_CHECK_RMA
+    FR_PLAIN_ACCESSES, // buffers among the arguments in registers, as FR_CHECK_RMA
     FR_PLAIN_LATER,    // its fast handler tells
 };
 

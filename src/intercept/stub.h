@@ -12,6 +12,12 @@ extern void *fr_intercept_slots[2 * FR_FN_STUB_COUNT];
 void fr_stub_enter(void);
 void fr_stub_unresolved(void);
 
+// Stand in for fr_stub_enter where functions on windows are FR_PLAIN_WINDOW, and accesses
+// FR_PLAIN_ACCESS (src/intercept/window_entry.S). They mostly go straight on to the real function.
+void fr_intercept_enter_window(void);
+void fr_intercept_enter_access(void);
+extern void *fr_intercept_reals[2 * FR_FN_STUB_COUNT]; // the real functions, as the slots
+
 // The answer to a stub: an address to jump to with the caller's arguments, or a result.
 struct fr_intercept_verdict {
     void *jump;

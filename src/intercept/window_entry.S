@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The entries of functions on windows while none of them is over device memory, in place of
+// fr_stub_enter. They look whether anything in the process wants a look at the call, and mostly go
+// straight on to the real function. Accesses moreover have their origin in ordinary memory
+// (fr_device_is_ordinary). Few registers are free: arguments stay where the caller put them.
+
+#if defined(__x86_64__)
+
+// Goes on to fr_stub_enter if a count is not 0.
+.macro fr_unless_zero count width
+    cmp\width $0, \count(%rip)
+    jne fr_stub_enter
+.endm
+
+// As are_windows_plain in dispatch.c, and without errands.
+.macro fr_unless_plain
+    fr_unless_zero fr_rma_window_count l
+    fr_unless_zero fr_request_pending_count q
+    fr_unless_zero fr_request_posted_count q
+    fr_unless_zero fr_request_tracked_count q
+    fr_unless_zero fr_core_errand_count q
+    fr_unless_zero fr_rndv_reasons q
+.endm
+
+.macro fr_go_on
+    leaq fr_intercept_reals(%rip), %rax
+    jmp *(%rax, %r11, 8)
+.endm
+
+.macro fr_begin name
+    .hidden \name
+    .globl \name
+    .type \name, @function
+    .p2align 6
+\name:
+    .cfi_startproc
+.endm
+
+.macro fr_end name
+    .cfi_endproc
+    .size \name, . - \name
+.endm
+
+    .text
+fr_begin fr_intercept_enter_window
+    fr_unless_plain
+    fr_go_on
+fr_end fr_intercept_enter_window
+
+// The address of the origin is the first argument.
+fr_begin fr_intercept_enter_access
+    fr_unless_plain
+    cmpq fr_device_host_data(%rip), %rdi
+    jb 1f
+    cmpq fr_device_host_data + 8(%rip), %rdi
+    jb 3f
+1:  cmpq fr_device_host_heap(%rip), %rdi
+    jb 2f
+    movq fr_device_host_heap + 8(%rip), %rax
+    cmpq (%rax), %rdi
+    jb 3f
+2:  movq fr_device_host_stack@gottpoff(%rip), %rax
+    cmpq %fs:(%rax), %rdi
+    jb fr_stub_enter
+    cmpq %fs:8(%rax), %rdi
+    jae fr_stub_enter
+3:  fr_go_on
+fr_end fr_intercept_enter_access
+
+#elif defined(__aarch64__)
+
+// Goes on to fr_stub_enter if a count is not 0.
+.macro fr_unless_zero count register
+    adrp x9, \count
+    ldr \register, [x9, :lo12:\count]
+    cbnz \register, fr_full
+.endm
+
+.macro fr_unless_plain
+    fr_unless_zero fr_rma_window_count w10
+    fr_unless_zero fr_request_pending_count x10
+    fr_unless_zero fr_request_posted_count x10
+    fr_unless_zero fr_request_tracked_count x10
+    fr_unless_zero fr_core_errand_count x10
+    fr_unless_zero fr_rndv_reasons x10
+.endm
+
+.macro fr_go_on
+    adrp x9, fr_intercept_reals
+    add x9, x9, :lo12:fr_intercept_reals
+    ldr x16, [x9, w17, uxtw #3]
+    br x16
+.endm
+
+.macro fr_begin name
+    .hidden \name
+    .globl \name
+    .type \name, %function
+    .p2align 6
+\name:
+    .cfi_startproc
+.endm
+
+.macro fr_end name
+    .cfi_endproc
+    .size \name, . - \name
+.endm
+
+    .text
+fr_full:
+    b fr_stub_enter
+
+fr_begin fr_intercept_enter_window
+    fr_unless_plain
+    fr_go_on
+fr_end fr_intercept_enter_window
+
+// The address of the origin is the first argument.
+fr_begin fr_intercept_enter_access
+    fr_unless_plain
+    adrp x9, fr_device_host_data
+    add x9, x9, :lo12:fr_device_host_data
+    ldp x10, x11, [x9]
+    cmp x0, x10
+    ccmp x0, x11, #2, hs
+    b.lo 3f
+    adrp x9, fr_device_host_heap
+    add x9, x9, :lo12:fr_device_host_heap
+    ldp x10, x11, [x9]
+    cmp x0, x10
+    b.lo 2f
+    ldr x11, [x11]
+    cmp x0, x11
+    b.lo 3f
+2:  mrs x9, tpidr_el0
+    adrp x10, :gottprel:fr_device_host_stack
+    ldr x10, [x10, :gottprel_lo12:fr_device_host_stack]
+    add x9, x9, x10
+    ldp x10, x11, [x9]
+    cmp x0, x10
+    ccmp x0, x11, #2, hs
+    b.hs fr_full
+3:  fr_go_on
+fr_end fr_intercept_enter_access
+
+#endif
+
+    .section .note.GNU-stack, "", %progbits
