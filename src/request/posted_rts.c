@@ -112,9 +112,8 @@ static bool peek_at(struct fr_request_posted *receive, fr_word request,
                     struct fr_rndv_incoming *incoming)
 {
     unsigned char data[FR_RNDV_RTS_BYTES];
-    fr_request_read_racy(data, receive->buffer);
-    bool unknown = fr_rndv_begins_rts(data) && fr_rndv_incoming_read(data, incoming) &&
-                   !fr_rndv_incoming_take_known(incoming);
+    bool unknown = fr_request_read_racy(data, receive->buffer) &&
+                   fr_rndv_incoming_read(data, incoming) && !fr_rndv_incoming_take_known(incoming);
     atomic_store_explicit(fr_request_word_at(receive), fr_request_word_of(request, FR_CLAIMED),
                           memory_order_release);
     return unknown;

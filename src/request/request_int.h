@@ -52,8 +52,9 @@ bool fr_request_find_cut(struct fr_request_op *op, const void *status,
 // Returns false for memory of the application's that may be gone.
 bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *incoming);
 
-// Reads the beginning of memory that another thread may be writing. A torn read is no RTS.
-void fr_request_read_racy(unsigned char data[FR_RNDV_RTS_BYTES], const void *from);
+// Reads the beginning of memory that another thread may be writing. A torn read is no RTS. Returns
+// false, with the rest unread, if it does not begin as an RTS.
+bool fr_request_read_racy(unsigned char data[FR_RNDV_RTS_BYTES], const void *from);
 
 // Marks the RTS that stand in the memory of receives whose requests were freed as received. Writes
 // those that it could not mark, of which nothing is known yet, to `incoming`, up to `max` of them.
@@ -140,7 +141,7 @@ void fr_request_begin_progress(void);
 
 // So many short messages are worth a launch of their own while others are being copied. Fewer are
 // copied together with those that come next.
-enum { FR_REQUEST_WORTH_A_LAUNCH = 16 };
+enum { FR_REQUEST_WORTH_A_LAUNCH = 32 };
 
 extern _Atomic size_t fr_request_flying; // short arrivals under way
 // Waits for the copies that are under way, as far as no other thread does.

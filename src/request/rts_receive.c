@@ -85,12 +85,19 @@ bool fr_request_has_rts(struct fr_request_op *op, const void *status,
            !is_cancelled(status);
 }
 
-__attribute__((no_sanitize("thread"))) void
+__attribute__((no_sanitize("thread"))) bool
 fr_request_read_racy(unsigned char data[FR_RNDV_RTS_BYTES], const void *from)
 {
-    const volatile unsigned char *bytes = from;
-    for (size_t i = 0; i < FR_RNDV_RTS_BYTES; i++)
-        data[i] = bytes[i];
+    typedef uint64_t __attribute__((may_alias, aligned(1))) unaligned;
+    _Static_assert(FR_RNDV_RTS_BYTES % sizeof(unaligned) == 0, "whole words");
+    const volatile unaligned *words = from;
+    unaligned *copy = (unaligned *)data;
+    copy[0] = words[0];
+    if (copy[0] != fr_rndv_rts_begin)
+        return false;
+    for (size_t i = 1; i < FR_RNDV_RTS_BYTES / sizeof(unaligned); i++)
+        copy[i] = words[i];
+    return true;
 }
 
 // Whether the memory may be looked at. The application's may be gone once its request is complete,
@@ -106,10 +113,10 @@ bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *inc
     const struct fr_staging_view *view = fr_request_receive_view(op);
     if (!op->receive.takes_rts || op->claim.left || !has_room(view) || !may_look(op, view))
         return false;
-    if (fr_staging_is_packed(view))
-        fr_request_read_racy(data, (const void *)fr_staging_given_address(view));
-    else
+    if (!fr_staging_is_packed(view))
         fr_staging_peek_on_host(view, data, sizeof(data));
+    else if (!fr_request_read_racy(data, (const void *)fr_staging_given_address(view)))
+        return false;
     return fr_rndv_incoming_read(data, incoming);
 }
 

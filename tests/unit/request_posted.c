@@ -90,9 +90,10 @@ bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
     return data[BEGIN_BYTES] == 'A';
 }
 
-void fr_request_read_racy(unsigned char data[FR_RNDV_RTS_BYTES], const void *from)
+bool fr_request_read_racy(unsigned char data[FR_RNDV_RTS_BYTES], const void *from)
 {
     memcpy(data, from, FR_RNDV_RTS_BYTES);
+    return fr_rndv_begins_rts(data);
 }
 
 static bool is_known = true;
