@@ -45,9 +45,16 @@ struct fr_request_op {
     _Atomic bool delivered; // copied back or taken before the request was completed
     enum fr_status failure; // of copies or of the receive, for the call that completes it
 
-    struct fr_rndv_send *send;            // a send by rendezvous that is not over; else NULL
-    struct fr_request_arrival *arrival;   // its message that is being received; else NULL
-    struct fr_request_schedule *schedule; // its parts, if it is not one call of MPI; else NULL
+    // Looks for messages pass over many operations, and read little more than what stands together
+    // here.
+    struct {
+        bool held;  // claimed by a call that completes requests or looks for messages
+        bool early; // to receive early, which does not take long
+        bool left;  // its request is over, and another one may have its value
+        bool again; // an error handler has left the call that had claimed it before
+        const void *thread;
+        uint64_t call; // number of that thread's call
+    } claim;
     struct {
         bool takes_rts;   // it receives, and an RTS may come
         bool has_message; // an RTS's message was received, which the status must show
@@ -61,6 +68,10 @@ struct fr_request_op {
         enum { FR_CUT_NOT, FR_CUT_SOUGHT, FR_CUT_OVER } cut;
         const char *staged_because; // reason for the report, if it is counted when complete
     } receive;
+
+    struct fr_rndv_send *send;            // a send by rendezvous that is not over; else NULL
+    struct fr_request_arrival *arrival;   // its message that is being received; else NULL
+    struct fr_request_schedule *schedule; // its parts, if it is not one call of MPI; else NULL
     struct {
         size_t count; // of partitions; 0 in other operations
         size_t elements;
@@ -79,18 +90,10 @@ struct fr_request_op {
         _Atomic unsigned char fetched; // FR_COPY_*
     } rma;
 
-    fr_word key;  // request, window or file that the operation is tied to
-    bool counts;  // as active, in the side table
-    bool plain;   // a receive into memory that MPI was given, started once
-    bool expects; // a receive into device memory, started once
-    struct {
-        bool held;  // claimed by a call that completes requests or looks for messages
-        bool early; // to receive early, which does not take long
-        bool left;  // its request is over, and another one may have its value
-        bool again; // an error handler has left the call that had claimed it before
-        const void *thread;
-        uint64_t call; // number of that thread's call
-    } claim;
+    fr_word key;                // request, window or file that the operation is tied to
+    bool counts;                // as active, in the side table
+    bool plain;                 // a receive into memory that MPI was given, started once
+    bool expects;               // a receive into device memory, started once
     uint64_t looked;            // number of the last look, if its request was freed
     struct fr_request_op *next; // with the same key, or in a list
     UT_hash_handle hh;
