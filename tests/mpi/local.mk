@@ -56,6 +56,10 @@ CLEANFILES += $(fr_external_programs)
 fr_typed_far_programs = $(fr_families:%=tests/mpi/typed_far-%)
 EXTRA_DIST += tests/mpi/typed_far.c
 CLEANFILES += $(fr_typed_far_programs)
+# A program that sends one message of more than 2^31 bytes.
+fr_typed_huge_programs = $(fr_families:%=tests/mpi/typed_huge-%)
+EXTRA_DIST += tests/mpi/typed_huge.c
+CLEANFILES += $(fr_typed_huge_programs)
 # A program that counts the driver's calls.
 fr_typed_calls_programs = $(fr_families:%=tests/mpi/typed_calls-%)
 EXTRA_DIST += tests/mpi/typed_calls.c
@@ -118,7 +122,7 @@ fr_mpicc_mpiabi = $(MPIABI_MPICC)
 if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
 check_DATA += $(fr_datatype_tests) $(fr_job_tests) $(fr_job_control_tests) $(fr_fabric_programs) \
-    $(fr_transparency_programs) $(fr_typed_programs) $(fr_typed_far_programs) $(fr_external_programs) $(fr_typed_calls_programs) $(fr_typed_leave_programs) $(fr_scarce_programs) $(fr_killed_programs) $(fr_many_types_programs) $(fr_with_without_preload_programs) $(fr_names_tests) \
+    $(fr_transparency_programs) $(fr_typed_programs) $(fr_typed_far_programs) $(fr_typed_huge_programs) $(fr_external_programs) $(fr_typed_calls_programs) $(fr_typed_leave_programs) $(fr_scarce_programs) $(fr_killed_programs) $(fr_many_types_programs) $(fr_with_without_preload_programs) $(fr_names_tests) \
     $(fr_report_programs) tests/mpi/libfryield.so $(fr_bounds_programs) $(fr_coll_multihost_programs) tests/mpi/libfrcount.so \
     tests/mpi/libfrshm.so $(MPI_FLAVOURS:%=tests/bench/job-%)
 $(fr_datatype_tests): tests/mpi/datatype_test-%: $(fr_datatype_sources) tests/mpi/datatype_test.h \
@@ -147,6 +151,9 @@ $(fr_external_programs): tests/mpi/external-%: $(fr_external_sources) tests/prog
     tests/programs/memory.h tests/unit/check.h tests/sim/calls.h
 	$(fr_program)
 $(fr_typed_far_programs): tests/mpi/typed_far-%: tests/mpi/typed_far.c tests/programs/memory-%.o \
+    tests/programs/memory.h tests/unit/check.h
+	$(fr_program)
+$(fr_typed_huge_programs): tests/mpi/typed_huge-%: tests/mpi/typed_huge.c tests/programs/memory-%.o \
     tests/programs/memory.h tests/unit/check.h
 	$(fr_program)
 $(fr_typed_calls_programs): tests/mpi/typed_calls-%: tests/mpi/typed_calls.c tests/programs/memory-%.o \
