@@ -450,7 +450,7 @@ static void run_tasks(void)
     test_turns(&pairs[0]);
     for (int waits = NOBODY; waits <= FIRST_SOON && !in_slabs; waits++)
         test_one_for_all(&pairs[0], (enum waits)waits);
-    for (int declining = 0; declining <= RANKS && !in_slabs; declining++) {
+    for (int declining = 0; declining <= RANKS; declining++) {
         test_short(&pairs[0], declining, false);
         if (declining > 0)
             test_short(&pairs[0], declining, true);
