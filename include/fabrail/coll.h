@@ -154,8 +154,8 @@ void fr_coll_team_tell_rest(struct fr_coll_team *team);
 // A thread that calls no MPI leaves that to others.
 void fr_coll_team_tell(struct fr_coll_team *team, uint64_t call);
 
-// Returns whether the ranks could agree, had none quit. What all ranks find alike without an
-// agreement stays in use then.
+// Returns whether the ranks could agree, had none quit. Facts that all ranks find alike
+// without an agreement stay in use then.
 static inline bool fr_coll_team_is_over(const struct fr_coll_team *team)
 {
     return team->quit != FR_COLL_STAYS && fr_coll_team_agrees(team) && !team->broken;

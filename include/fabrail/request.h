@@ -62,7 +62,7 @@ void fr_request_comm_change(fr_word comm, char before, char after);
 extern FR_TLS uint64_t fr_request_call;
 
 // The number of the outermost call that this thread may be in. Calls from inside an error handler
-// have higher numbers. What calls before it have claimed was left for certain.
+// have higher numbers. Claims of calls before it were left for certain.
 extern FR_TLS uint64_t fr_request_outermost;
 
 // Whether calls of this thread may have been left by an error handler.

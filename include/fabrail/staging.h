@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Module staging: workspace of Fabrail's own, in page-locked host memory and in device memory, and
-// the leases by which operations borrow it. What the real MPI gets in place of the program's memory
-// has a contract of its own (fabrail/staging/path.h).
+// the leases by which operations borrow it. The contract of the buffers that the real MPI gets in
+// place of the program's is in fabrail/staging/path.h.
 //
 // All functions may be called by several threads at once.
 #ifndef FR_FABRAIL_STAGING_H

@@ -309,13 +309,6 @@ struct fr_device_aperture *fr_device_aperture_enter(const struct fr_device_apert
     return entry != NULL ? &entry->aperture : NULL;
 }
 
-static bool is_due(void)
-{
-    int64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
-    int64_t now = (int64_t)fr_time_coarse_ns();
-    return now - last >= LOOK_EVERY_NS && atomic_compare_exchange_strong(&looked_ns, &last, now);
-}
-
 static void drop(const struct key *key)
 {
     fr_core_lock(&lock);
@@ -334,7 +327,8 @@ void fr_device_aperture_trim(void)
     unsigned count = 0;
     static unsigned passed; // apertures that earlier looks were at; belongs to the turn
     if (FR_LIKELY(atomic_load_explicit(&held, memory_order_relaxed) == 0) ||
-        atomic_load_explicit(&is_child, memory_order_relaxed) || !is_due() || !take_turn())
+        atomic_load_explicit(&is_child, memory_order_relaxed) ||
+        !fr_time_is_due(&looked_ns, fr_time_coarse_ns(), LOOK_EVERY_NS) || !take_turn())
         return;
     fr_core_lock(&lock);
     unsigned skip = passed < open_count ? passed : 0;

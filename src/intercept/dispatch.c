@@ -368,7 +368,6 @@ static __attribute__((noinline, cold)) void look_for_errands(const fr_word *regi
     enum { LOOK_NS = 100000000 };
     static _Atomic int64_t looked_ns;
     int64_t now = fr_time_coarse_ns();
-    int64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
     if (fr_intercept_handler_frame != 0 || fr_abi_is_internal(caller_of(registers, stack)))
         return;
     if (atomic_load_explicit(&fr_intercept_is_to_prove, memory_order_relaxed) &&
@@ -377,7 +376,7 @@ static __attribute__((noinline, cold)) void look_for_errands(const fr_word *regi
         fr_intercept_prove_late();
         fr_intercept_exit_late();
     }
-    if (now - last >= LOOK_NS && atomic_compare_exchange_strong(&looked_ns, &last, now))
+    if (fr_time_is_due(&looked_ns, now, LOOK_NS))
         run_errands(registers);
 }
 

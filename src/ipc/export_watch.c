@@ -249,13 +249,8 @@ static void look_where_due(void)
         look_at_all();
         return;
     }
-    int64_t now = fr_time_ns();
-    int64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
-    if (now - last < LOOK_EVERY_NS ||
-        !atomic_compare_exchange_strong_explicit(&looked_ns, &last, now, memory_order_relaxed,
-                                                 memory_order_relaxed))
-        return;
-    look(LOOK_AT);
+    if (fr_time_is_due(&looked_ns, fr_time_ns(), LOOK_EVERY_NS))
+        look(LOOK_AT);
 }
 
 void fr_ipc_poll(void)

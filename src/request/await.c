@@ -47,8 +47,8 @@ void fr_request_notice_awaited(void)
 }
 
 // Receives until nothing comes for a moment, since messages may be waiting to be sent one after the
-// other. Gives what is asked for meanwhile. What other threads receive does not keep this one from
-// going on.
+// other. Gives what is asked for meanwhile. Messages that other threads receive do not keep this
+// one from going on.
 void fr_request_receive_coming(void)
 {
     fr_request_notice_awaited();
@@ -151,8 +151,8 @@ static bool have_many_come(const struct fr_request_set *set, uint64_t seen)
            (int64_t)(fr_rndv_incoming_entered() - seen) >= FR_REQUEST_WORTH_A_LAUNCH;
 }
 
-// Waits as a row of tests. `set` is the call's, or NULL. What it has claimed cannot be received
-// early, so it gives up its claims for that.
+// Waits as a row of tests. `set` is the call's, or NULL. Operations that it has claimed cannot be
+// received early, so it gives up its claims for that.
 static int test_until_over(enum fr_fn fn, const fr_word *args, struct fr_request_set *set)
 {
     struct fr_wait wait = fr_request_begin_wait(set ? set->count : 1);

@@ -40,9 +40,9 @@ static bool look_at_first(struct fr_request_set *set)
     return false;
 }
 
-// Makes progress while nothing is claimed, so that receives of the list can go on as well. What has
-// come to them begins, and need not be there before the others are looked at again. Returns whether
-// something is deferred still.
+// Makes progress while nothing is claimed, so that receives of the list can go on as well. Messages
+// that have come to them begin, and need not be there before the others are looked at again.
+// Returns whether something is deferred still.
 static bool go_on_unclaimed(struct fr_request_set *set)
 {
     fr_request_set_unclaim(set);

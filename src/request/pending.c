@@ -2,9 +2,10 @@
 // Operations that no request completes: one-sided ones until their window is synchronised, and
 // split collective file operations until their end call.
 //
-// A thread that synchronises a window completes what all threads have begun there. What it copies
-// back stays known until that is done, since the others' own calls must not return earlier. No
-// operation is taken while the real MPI is called, since an error handler may never return.
+// A thread that synchronises a window completes what all threads have begun there. Operations
+// whose bytes it copies back stay known until that is done, since the others' own calls must not
+// return earlier. No operation is taken while the real MPI is called, since an error handler may
+// never return.
 #include "config.h"
 
 #include "request/table.h"

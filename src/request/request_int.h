@@ -163,7 +163,7 @@ bool fr_request_arrival_land(struct fr_request_op *op);
 // how it has ended.
 enum fr_status fr_request_arrival_finish(struct fr_request_op *op);
 
-// What a call may spend on its operations, one after the other.
+// The looks that a call may spend on its operations, one after the other.
 struct fr_request_looks {
     unsigned copies;     // that it may wait for
     size_t receives;     // MPI is asked about some of so many

@@ -219,8 +219,8 @@ bool fr_request_schedule_poll(struct fr_request_op *op)
     return schedule->complete;
 }
 
-// Returns how many parts MPI has not completed. What Fabrail still does for the others needs no
-// rank to come.
+// Returns how many parts MPI has not completed. The others need no rank to come, though
+// Fabrail may not be done with them.
 static size_t count_missing(struct fr_request_schedule *schedule)
 {
     size_t missing = 0;

@@ -154,17 +154,12 @@ enum fr_status fr_rndv_hmem_register_lease(const struct fr_staging_lease *lease,
 
 // ---- what was freed
 
-static bool is_due(void)
-{
-    int64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed), now = fr_time_ns();
-    return now - last >= LOOK_EVERY_NS && atomic_compare_exchange_strong(&looked_ns, &last, now);
-}
-
 void fr_rndv_hmem_poll(void)
 {
     static atomic_flag looking = ATOMIC_FLAG_INIT;
     struct fr_rail_memory idle[LOOK_AT];
-    if (FR_LIKELY(!atomic_load_explicit(&has_registered, memory_order_relaxed)) || !is_due() ||
+    if (FR_LIKELY(!atomic_load_explicit(&has_registered, memory_order_relaxed)) ||
+        !fr_time_is_due(&looked_ns, fr_time_ns(), LOOK_EVERY_NS) ||
         atomic_flag_test_and_set_explicit(&looking, memory_order_acquire))
         return;
     size_t count = fr_rail_idle(fr_rndv_rails(), looked_id, idle, LOOK_AT);

@@ -6,6 +6,8 @@
 #ifndef FR_FABRAIL_CORE_TIME_H
 #define FR_FABRAIL_CORE_TIME_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -31,6 +33,14 @@ static inline int64_t fr_time_ns(void)
 static inline int64_t fr_time_coarse_ns(void)
 {
     return fr_time_read_ns(CLOCK_MONOTONIC_COARSE);
+}
+
+// Returns whether `every_ns` have passed from the moment in `*last_ns` to `now_ns`, which then
+// takes its place. This is told to one of several threads.
+static inline bool fr_time_is_due(_Atomic int64_t *last_ns, int64_t now_ns, int64_t every_ns)
+{
+    int64_t last = atomic_load_explicit(last_ns, memory_order_relaxed);
+    return now_ns - last >= every_ns && atomic_compare_exchange_strong(last_ns, &last, now_ns);
 }
 
 // Keeps the calling thread off the cores for `ns` nanoseconds, or until a signal has come.

@@ -147,8 +147,8 @@ static void note_waited(CUcontext context)
     waited_contexts[waited_count++] = context;
 }
 
-// Returns the bit of memory of no context, 0 for other memory. What is waited for is then the same
-// wherever the memory is on the device.
+// Returns the bit of memory of no context, 0 for other memory. All such memory of a
+// device is waited for alike.
 static uint64_t bit_of(const struct fr_device_range *range)
 {
     bool is_any =
