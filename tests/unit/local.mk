@@ -32,6 +32,7 @@ fr_unit_processes = $(patsubst %,tests/unit/%,coll_host_reduce coll_segment coll
     rndv_threads rndv_traffic staging_share)
 
 # Those of one thread, in which ThreadSanitizer has nothing to see: they make no thread, nor does the library in them.
+# One that does fails (check.h).
 fr_unit_single = $(patsubst %,tests/unit/%,abi_caller abi_rows coll_agree coll_host_reduce coll_meet coll_number coll_scale coll_segment coll_slab \
     core_hash core_settings core_site core_wait device_copy device_few device_mover device_pack \
     device_reduce device_row intercept_guard intercept_host_fastpath intercept_probe ipc_channel ipc_failures ipc_share \
@@ -40,6 +41,7 @@ fr_unit_single = $(patsubst %,tests/unit/%,abi_caller abi_rows coll_agree coll_h
     request_early request_hidden_sends rma_region rma_serve rndv_batch rndv_ledger rndv_patience rndv_replica rndv_scheme \
     rndv_send_stage staging_device staging_leases staging_pool staging_share staging_typed staging_view \
     rail_wire rail_sched rail_choose rail_faults rail_flush rail_cache rndv_rail_connect rndv_rail_put_send)
+$(fr_unit_single): private LDFLAGS += -Wl,--wrap=pthread_create
 
 # With a function of the modules of their own.
 tests_unit_coll_agree_LDFLAGS = -Wl,--wrap=fr_ipc_forget_buffer
