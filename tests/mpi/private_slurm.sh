@@ -30,7 +30,7 @@ configure_slurm()
     mkdir -m 755 "$work/munge" "$work/state" "$work/node1" "$work/node2" &&
         mkdir "$work/node1/tmp" "$work/node2/tmp" || return 1
     (umask 077 && head -c 128 /dev/urandom >"$work/munge/key")
-    # What Slurm has for hosts of its own: cgroups, accounting and so on stay out of it.
+    # Parts of Slurm for hosts of its own, as cgroups and accounting, stay out of it.
     cat >"$work/slurm.conf" <<END
 ClusterName=fabrail
 SlurmctldHost=$host(127.0.0.1)
