@@ -149,9 +149,56 @@ static void step_one_receive_part(struct run *run, size_t bytes)
     ring_finish(&ring);
 }
 
+enum { BLOCK = 12, APART = 20 };
+
+static void expect_blocks(struct buffer *buffer, int from, int part, int blocks)
+{
+    for (int i = 0; i < blocks; i++)
+        buffer_expect(buffer, (size_t)(part * blocks + i) * APART, BLOCK,
+                      part_seed(buffer->run, from, part) + (uint64_t)i);
+}
+
+// Each part has blocks with gaps, which stay as they are.
+static void step_blocks(struct run *run, size_t bytes)
+{
+    static const int shuffled[PARTS] = {5, 2, 7, 0, 3, 6, 1, 4};
+    int blocks = 1 + (int)(bytes / APART);
+    size_t part_bytes = (size_t)blocks * APART;
+    struct ring ring = {.left = (run->rank + run->size - 1) % run->size,
+                        .right = (run->rank + 1) % run->size,
+                        .send = buffer_new(run, "send", part_bytes * PARTS),
+                        .recv = buffer_new(run, "recv", part_bytes * PARTS)};
+    MPI_Datatype blocked, type;
+    MPI_Type_create_hvector(blocks, BLOCK, APART, MPI_BYTE, &blocked);
+    MPI_Type_create_resized(blocked, 0, (MPI_Aint)part_bytes, &type);
+    MPI_Type_commit(&type);
+    MPI_Precv_init(ring.recv->data, PARTS, 1, type, ring.left, TAG, run->comm, MPI_INFO_NULL,
+                   &ring.requests[0]);
+    MPI_Psend_init(ring.send->data, PARTS, 1, type, ring.right, TAG, run->comm, MPI_INFO_NULL,
+                   &ring.requests[1]);
+    for (int round = 0; round < ROUNDS; round++) {
+        run->round++;
+        MPI_Startall(2, ring.requests);
+        for (int i = 0; i < PARTS; i++) {
+            size_t at = (size_t)shuffled[i] * part_bytes;
+            expect_blocks(ring.send, run->rank, shuffled[i], blocks);
+            memory_write(&ring.send->memory, GUARD_BYTES + at, ring.send->want + at, part_bytes);
+            MPI_Pready(shuffled[i], ring.requests[1]);
+        }
+        MPI_Waitall(2, ring.requests, MPI_STATUSES_IGNORE);
+        for (int part = 0; part < PARTS; part++)
+            expect_blocks(ring.recv, ring.left, part, blocks);
+        buffer_check(ring.recv);
+    }
+    MPI_Type_free(&blocked);
+    MPI_Type_free(&type);
+    ring_finish(&ring);
+}
+
 static const struct step steps[] = {
     {"parts", step_parts, LIMIT_SMALL, 2},
     {"one receive part", step_one_receive_part, LIMIT_SMALL, 2},
+    {"blocks", step_blocks, LIMIT_SMALL, 2},
 };
 
 PROGRAM("partitioned", steps)
