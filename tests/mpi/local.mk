@@ -132,7 +132,7 @@ $(fr_datatype_tests): tests/mpi/datatype_test-%: $(fr_datatype_sources) tests/mp
 $(fr_job_tests): tests/mpi/job_test-%: tests/mpi/job_test.c tests/unit/check.h \
     include/fabrail/job.h include/fabrail/abi.h include/fabrail/device.h libmodules.la
 	$(fr_program_with_modules)
-$(fr_names_tests): tests/mpi/names_test-%: tests/mpi/names_test.c src/abi/stubs.S \
+$(fr_names_tests): tests/mpi/names_test-%: tests/mpi/names_test.c src/abi/stubs.S src/intercept/window_entry.S \
     tests/unit/check.h include/fabrail/job.h include/fabrail/abi.h include/fabrail/abi/functions.def libmodules.la
 	$(fr_program_with_modules)
 $(fr_job_control_tests): tests/mpi/job_control_test-%: tests/mpi/job_control_test.c tests/unit/check.h \

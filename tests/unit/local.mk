@@ -62,7 +62,7 @@ tests_unit_request_table_LDFLAGS = -Wl,--wrap=fr_rndv_incoming_any,--wrap=fr_rnd
 
 # With what the handlers of module intercept need.
 tests_unit_request_table_CPPFLAGS = $(AM_CPPFLAGS)
-tests_unit_request_table_SOURCES = tests/unit/request_table.c src/abi/stubs.S
+tests_unit_request_table_SOURCES = tests/unit/request_table.c src/abi/stubs.S src/intercept/window_entry.S
 
 # With a file of a module that answers questions of tests.
 tests_unit_job_host_SOURCES = tests/unit/job_host.c tests/unit/inside/half_sent.c
