@@ -13,9 +13,11 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
 #include <unistd.h>
 
-enum { MANY = 100, AT_ONCE = 32, RTS = 'R', ROOM = 2 * FR_RNDV_RTS_BYTES, WHILE_US = 50000 };
+enum { MANY = 100, AT_ONCE = 32, ROOM = 2 * FR_RNDV_RTS_BYTES, WHILE_US = 50000 };
+enum { RTS = 'R', NUMBER_AT = sizeof(fr_rndv_rts_begin) };
 
 struct receive {
     struct fr_request_op op;
@@ -54,9 +56,9 @@ bool __wrap_fr_rndv_incoming_any(void)
 
 bool __wrap_fr_rndv_incoming_read(const unsigned char *data, struct fr_rndv_incoming *incoming)
 {
-    if (data[0] != RTS || data[FR_RNDV_RTS_BYTES / 2] != RTS)
+    if (!fr_rndv_begins_rts(data) || data[FR_RNDV_RTS_BYTES / 2] != RTS)
         return false;
-    *incoming = (struct fr_rndv_incoming){.slot = slot, .number = data[1]};
+    *incoming = (struct fr_rndv_incoming){.slot = slot, .number = data[NUMBER_AT]};
     return true;
 }
 
@@ -96,8 +98,9 @@ static struct fr_request_op *add(size_t number, const struct fr_layout *layout)
                                             .block_count = 1,
                                             .out_bytes = FR_RNDV_RTS_BYTES};
     size_t second = layout->contiguous ? FR_RNDV_RTS_BYTES / 2 : FR_RNDV_RTS_BYTES;
-    receive->memory[0] = receive->memory[second] = RTS;
-    receive->memory[1] = (unsigned char)number;
+    memcpy(receive->memory, &fr_rndv_rts_begin, sizeof(fr_rndv_rts_begin));
+    receive->memory[NUMBER_AT] = (unsigned char)number;
+    receive->memory[second] = RTS;
     fr_request_table_add(op, (fr_word)number + 1000);
     return op;
 }
@@ -299,6 +302,7 @@ static void test_comm_freed(void)
 int main(void)
 {
     fr_abi_rows_fill();
+    memset(&fr_rndv_rts_begin, RTS, sizeof(fr_rndv_rts_begin));
     fr_abi_mpi.handle_bytes = 8;
     fr_abi_mpi.family = "Open MPI"; // tells of each request whether it is complete
     test_claimed();
