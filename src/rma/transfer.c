@@ -168,9 +168,10 @@ static bool move_send(struct fr_rma_transfer *transfer)
 // notice of the message, which would be waited for.
 static bool move_receive(struct fr_rma_transfer *transfer)
 {
-    if (!transfer->begun && !fr_rndv_incoming_take_known(&transfer->incoming))
+    if (!transfer->begun && !fr_rndv_incoming_may_begin(&transfer->incoming))
         return false;
     if (!transfer->begun) {
+        (void)fr_rndv_incoming_take_known(&transfer->incoming);
         fr_rndv_receive_begin(&transfer->recv);
         fr_rndv_sweep_end();
     }

@@ -186,7 +186,7 @@ static enum fr_status begin_here(struct fr_rndv_incoming *incoming)
 
 // Begins to receive a message of another host. Its entry was sent ahead of its RTS, but the sender
 // may have been stopped for a while. Where there was no memory for the entry, the sender is told
-// that the message has failed.
+// that the message has failed. It is told so of one that it has withdrawn as well, and ignores it.
 static enum fr_status begin_remote(struct fr_rndv_incoming *incoming)
 {
     struct fr_wait wait = {0};
@@ -195,8 +195,8 @@ static enum fr_status begin_remote(struct fr_rndv_incoming *incoming)
         enum fr_status status = fr_rndv_replica_find(incoming, FR_SCHEME_NONE);
         if (status == FR_OK) // taken before the bytes take the place of the RTS
             (void)fr_rndv_replica_take(incoming->from, incoming->number, false);
-        if (status == FR_ERR_NO_MEMORY)
-            fr_rndv_incoming_abandon(incoming);
+        else if (status != FR_ERR_NOT_FOUND)
+            fr_rndv_incoming_end(incoming, false);
         if (status != FR_ERR_NOT_FOUND)
             return status;
         wait_on(&wait);
@@ -291,6 +291,13 @@ void fr_rndv_incoming_abandon(const struct fr_rndv_incoming *incoming)
 }
 
 // ---- probes
+
+bool fr_rndv_incoming_may_begin(const struct fr_rndv_incoming *incoming)
+{
+    struct fr_rndv_incoming found = *incoming;
+    return incoming->slot != NULL ||
+           fr_rndv_replica_find(&found, FR_SCHEME_NONE) != FR_ERR_NOT_FOUND;
+}
 
 bool fr_rndv_incoming_take_known(const struct fr_rndv_incoming *incoming)
 {

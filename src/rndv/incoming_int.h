@@ -7,7 +7,7 @@
 
 // Begins to receive a message. Until the end, the bytes stay where `incoming` says afterwards.
 // Waits while the sender moves them, which it does without waiting for anybody. Returns
-// FR_ERR_NOT_FOUND when the sender has given the message up.
+// FR_ERR_NOT_FOUND or FR_ERR_CANCELLED when the sender has given the message up.
 FR_MUST_CHECK enum fr_status fr_rndv_incoming_begin(struct fr_rndv_incoming *incoming);
 
 // Tells senders that wait that this thread has begun to receive a message of this host. Begins a

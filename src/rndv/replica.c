@@ -34,17 +34,19 @@ struct expected {
 };
 
 // A message that nothing is expected of. It was received before its sender told of it or after it
-// was over, or there was no memory to expect it.
+// was over, or it is lost.
 struct single {
     uint64_t number; // 0: none
     int from;
+    enum fr_status status; // why it is lost
 };
 
 // State of another process, by rank.
 struct peer {
     uint64_t latest; // number of the latest message that it has told of
     uint64_t lost;   // all up to this number may be lost that are not expected; mostly 0
-    bool has_lost;   // there was once no memory to expect one
+    bool has_lost;   // some message was once lost
+    bool has_failed; // there was once no memory to expect one
     bool told_all;   // it was told that any message to it may be plain
     bool all_plain;  // any message from it may be plain
 };
@@ -135,7 +137,7 @@ static struct single *find_single(struct single *list, size_t count, int from, u
 
 static void note_early(int from, uint64_t number) FR_REQUIRES(lock)
 {
-    all_early[early_turn++ % MOST_EARLY] = (struct single){number, from};
+    all_early[early_turn++ % MOST_EARLY] = (struct single){.number = number, .from = from};
 }
 
 static bool was_early(int from, uint64_t number) FR_REQUIRES(lock)
@@ -143,21 +145,27 @@ static bool was_early(int from, uint64_t number) FR_REQUIRES(lock)
     return find_single(all_early, MOST_EARLY, from, number) != NULL;
 }
 
-// Notes a message that there is no memory to expect. Its receive fails, rather than that it waits
-// for ever. More of them than there is room for take others of lower numbers along.
-static void note_lost(int from, uint64_t number) FR_REQUIRES(lock)
+// Notes a message that its sender has withdrawn, or that there is no memory to expect. Its receive
+// fails, rather than that it waits for ever. More of them than there is room for take others of
+// lower numbers along.
+static void note_lost(int from, uint64_t number, enum fr_status status) FR_REQUIRES(lock)
 {
     struct single *place = &all_lost[lost_turn++ % MOST_LOST];
     if (place->number > peers[place->from].lost)
         peers[place->from].lost = place->number;
-    *place = (struct single){number, from};
+    *place = (struct single){number, from, status};
     peers[from].has_lost = true;
 }
 
-static bool is_lost(int from, uint64_t number) FR_REQUIRES(lock)
+// Returns why a message is lost, or FR_ERR_NOT_FOUND for one that is not.
+static enum fr_status why_lost(int from, uint64_t number) FR_REQUIRES(lock)
 {
-    return peers[from].has_lost &&
-           (number <= peers[from].lost || find_single(all_lost, MOST_LOST, from, number) != NULL);
+    if (peers == NULL || !peers[from].has_lost)
+        return FR_ERR_NOT_FOUND;
+    const struct single *place = find_single(all_lost, MOST_LOST, from, number);
+    if (place != NULL)
+        return place->status;
+    return number <= peers[from].lost ? FR_ERR_NO_MEMORY : FR_ERR_NOT_FOUND;
 }
 
 // Forgets that a message was lost, since it has failed, or has been told of again.
@@ -186,7 +194,8 @@ static void expect(int from, const struct fr_rndv_entry *entry) FR_REQUIRES(lock
     }
     end_lost(from, entry->number);
     if (known == NULL) {
-        note_lost(from, entry->number);
+        note_lost(from, entry->number, FR_ERR_NO_MEMORY);
+        peers[from].has_failed = true;
         return;
     }
     set_ready(known, entry->ready);
@@ -198,13 +207,14 @@ bool fr_rndv_replica_any_waits(void)
     return atomic_load_explicit(&waiting_count, memory_order_relaxed) != 0;
 }
 
-// Forgets a message that its sender has withdrawn: nobody has received it, nor will.
+// Forgets where the bytes of a message wait that its sender has withdrawn. The RTS may come still.
 static void withdraw(int from, uint64_t number) FR_REQUIRES(lock)
 {
     struct expected *entry = find(from, number);
     if (entry != NULL)
         drop(entry);
     end_lost(from, number);
+    note_lost(from, number, FR_ERR_CANCELLED);
 }
 
 void fr_rndv_replica_handle(int from, enum fr_job_control_kind kind,
@@ -242,8 +252,8 @@ enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned 
         status = FR_OK;
     } else if (known == NULL && other_than != FR_SCHEME_NONE) {
         status = FR_ERR_CANCELLED; // it was known before, so the sender has withdrawn it
-    } else if (known == NULL && peers != NULL && is_lost(incoming->from, incoming->number)) {
-        status = FR_ERR_NO_MEMORY;
+    } else if (known == NULL) {
+        status = why_lost(incoming->from, incoming->number);
     }
     fr_core_unlock(&lock);
     return status;
@@ -301,13 +311,15 @@ bool fr_rndv_replica_doubt(int from, uint64_t number, bool received)
 }
 
 // A message that has been told of and is no longer known is over already. If only a later one has
-// been told of, this one will be known as received when its entry comes.
+// been told of, this one will be known as received when its entry comes. A lost message stays lost
+// until its receive has failed.
 bool fr_rndv_replica_take(int from, uint64_t number, bool over)
 {
     fr_core_lock(&lock);
     struct expected *entry = find(from, number);
     bool known = entry != NULL || (peers != NULL && peers[from].latest >= number);
-    end_lost(from, number);
+    if (over)
+        end_lost(from, number);
     if (entry != NULL) {
         tell_received(entry);
         pass_doubt(entry);
@@ -385,7 +397,7 @@ void fr_rndv_replica_visit(void (*visit)(int from, unsigned index)) FR_UNANALYSE
             visit((int)entry->key.from, entry->entry.index);
     }
     for (int from = 0; peers != NULL && from < fr_job_size(); from++) {
-        for (unsigned i = 0; i < FR_RNDV_SLOTS && peers[from].has_lost; i++)
+        for (unsigned i = 0; i < FR_RNDV_SLOTS && peers[from].has_failed; i++)
             visit(from, i);
     }
 }

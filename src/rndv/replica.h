@@ -12,8 +12,8 @@ void fr_rndv_replica_handle(int from, enum fr_job_control_kind kind,
 
 // Fills in how many bytes there are and where they wait. Returns FR_ERR_NOT_FOUND while the message
 // is not known, or its scheme is still `other_than` (FR_SCHEME_NONE: any scheme will do). Returns
-// FR_ERR_NO_MEMORY when there may have been no memory to expect it, and FR_ERR_CANCELLED when it
-// was known with scheme `other_than` and has been withdrawn.
+// FR_ERR_NO_MEMORY when there may have been no memory to expect it, and FR_ERR_CANCELLED when its
+// sender has withdrawn it.
 enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned other_than);
 
 // Marks a message as taken, or forgets it if it is `over`. Returns false when it is not known yet.

@@ -280,6 +280,7 @@ static void run_memory(void)
     CHECK(find(1, 2, FR_SCHEME_NONE, &incoming) == FR_ERR_NO_MEMORY);
     CHECK(fr_rndv_incoming_begin(&incoming) == FR_ERR_NO_MEMORY);
     CHECK(answer(1, 1, 1) == FR_RNDV_UNKNOWN && answer(1, 9, 0) == FR_RNDV_UNKNOWN);
+    CHECK(find(1, 2, FR_SCHEME_NONE, &incoming) == FR_ERR_NOT_FOUND, "it has failed");
     CHECK(fr_rndv_replica_take(1, 2 * FR_SLOT_ONE, true), "told of all the same");
     tell(1, FR_CONTROL_RTS, entry_of(3, 1, 1, 3));
     CHECK(is_known(1, 3, 3), "and later ones are kept");
@@ -313,7 +314,8 @@ static void run_lost(void)
     struct fr_rndv_incoming incoming;
     open_alone();
     lose(1, 7, 1);
-    CHECK(find(1, 7, FR_SCHEME_NONE, &incoming) == FR_ERR_NO_MEMORY);
+    CHECK(fr_rndv_replica_take(1, 7 * FR_SLOT_ONE, false), "told of");
+    CHECK(find(1, 7, FR_SCHEME_NONE, &incoming) == FR_ERR_NO_MEMORY, "and lost, also if taken");
     CHECK(find(1, 6, FR_SCHEME_NONE, &incoming) == FR_ERR_NOT_FOUND, "not told of yet");
     tell(1, FR_CONTROL_RTS, entry_of(6, 1, 1, 6));
     CHECK(is_known(1, 6, 6));
@@ -321,7 +323,7 @@ static void run_lost(void)
     CHECK(is_known(1, 7, 70), "told of again");
     lose(2, 7, 1);
     tell(2, FR_CONTROL_WITHDRAWN, entry_of(7, 1, 1, 7));
-    CHECK(find(2, 7, FR_SCHEME_NONE, &incoming) == FR_ERR_NOT_FOUND);
+    CHECK(find(2, 7, FR_SCHEME_NONE, &incoming) == FR_ERR_CANCELLED);
 
     // More than are remembered one by one: none of them waits for ever.
     lose(1, FIRST, MOST);
@@ -331,6 +333,27 @@ static void run_lost(void)
         CHECK(find(1, FIRST + i, FR_SCHEME_NONE, &incoming) == FR_ERR_NO_MEMORY, "%u", i);
     CHECK(find(1, FIRST + MOST + 1, FR_SCHEME_NONE, &incoming) == FR_ERR_NOT_FOUND);
     CHECK(find(3, FIRST - 1, FR_SCHEME_NONE, &incoming) == FR_ERR_NOT_FOUND, "of another process");
+    close_alone();
+}
+
+// The RTS of a message may come after the sender's notices that it waits and is withdrawn.
+static void run_withdrawn(void)
+{
+    struct fr_rndv_incoming incoming = incoming_of(1, 7);
+    open_alone();
+    CHECK(!fr_rndv_incoming_may_begin(&incoming), "not told of yet");
+    tell(1, FR_CONTROL_RTS, entry_of(7, 1, 1, 7));
+    CHECK(fr_rndv_incoming_may_begin(&incoming));
+    tell(1, FR_CONTROL_WITHDRAWN, entry_of(7, 1, 1, 7));
+    CHECK(fr_rndv_incoming_may_begin(&incoming) && fr_rndv_incoming_take_known(&incoming));
+    CHECK(fr_rndv_incoming_begin(&incoming) == FR_ERR_CANCELLED, "waits for nobody");
+    CHECK(!fr_rndv_incoming_may_begin(&incoming), "forgotten");
+    incoming = incoming_of(1, 6);
+    CHECK(fr_rndv_incoming_take_known(&incoming), "a later one was told of");
+    CHECK(!fr_rndv_incoming_may_begin(&incoming), "this one was not");
+    visited = 0;
+    fr_rndv_replica_visit(visit);
+    CHECK(visited == 0, "no fragments of it are under way");
     close_alone();
 }
 
@@ -606,6 +629,7 @@ int main(int count, char **arguments)
         {.name = "known", .count = 1, .run = run_known},
         {.name = "memory", .count = 1, .run = run_memory},
         {.name = "lost", .count = 1, .run = run_lost},
+        {.name = "withdrawn", .count = 1, .run = run_withdrawn},
         {.name = "messages", .count = 2, .run = run_messages},
         {.name = "plain", .count = 2, .run = run_plain},
         {.name = "plain-memory", .count = 2, .run = run_plain_memory},

@@ -111,6 +111,10 @@ bool fr_rndv_incoming_any_here(void);
 // this one. It falls with one that MPI has not sent after all.
 uint64_t fr_rndv_incoming_entered(void);
 
+// Returns whether a receive of a message would begin, or fail, without waiting for the sender's
+// notice of it.
+bool fr_rndv_incoming_may_begin(const struct fr_rndv_incoming *incoming);
+
 // Marks a message as taken, for the sake of probes: its RTS has been received, though nobody has
 // followed it yet. Returns false if the sender's notice of it is still to come. Calls no MPI and
 // waits for nothing.
