@@ -213,6 +213,7 @@ void fr_coll_team_clone_free(struct fr_coll_team *clone)
     if (!clone)
         return;
     fr_coll_queue_close(clone);
+    fr_coll_team_tell_rest(clone);
     fr_coll_mapset_destroy(clone);
     fr_coll_segment_close(clone->segment);
     fr_coll_slab_close(clone->slab);

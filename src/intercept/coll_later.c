@@ -14,14 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Goes on with the task, and ends the operation when that is over.
+// Goes on with the task, and ends the operation when that is over. The queue's thread may have
+// ended it, and has left to tell the others why before it says so.
 static bool advance(struct fr_request_op *op)
 {
     struct fr_intercept_later *later = op->schedule->own;
-    fr_coll_team_tell_rest(later->team);
     if (!atomic_load(&later->queued.over))
         fr_coll_queue_progress();
-    if (!atomic_load(&later->queued.over))
+    bool over = atomic_load(&later->queued.over);
+    fr_coll_team_tell_rest(later->team);
+    if (!over)
         return false;
     fr_request_schedule_await(op->schedule, false);
     fr_coll_host_end(later->team, later->host);

@@ -12,6 +12,7 @@
 #include "fabrail/coll/queue.h"
 #include "fabrail/coll/reduction.h"
 #include "fabrail/coll/shm_slots.h"
+#include "fabrail/job/control.h"
 
 #include "ipc_pair.h"
 
@@ -441,6 +442,22 @@ static void test_failures(struct pair pairs[2])
     interleave(pairs, REDUCE, BCAST, 1, &random);
 }
 
+// A clone tells the others in the end what a thread that calls no MPI has left to tell.
+static void test_untold(struct pair *pair)
+{
+    struct fr_coll_team *clone = fr_coll_team_clone_new(&pair->teams[0]);
+    CHECK(clone != NULL);
+    if (!clone)
+        return;
+    given_up = 0;
+    fr_job_control_stays_here = true;
+    fr_coll_team_tell(clone, FR_COLL_MEET_END);
+    fr_job_control_stays_here = false;
+    CHECK(given_up == 0);
+    fr_coll_team_clone_free(clone);
+    CHECK(given_up == 1, "the others are told %u times", given_up);
+}
+
 static void run_tasks(void)
 {
     struct pair pairs[2];
@@ -456,6 +473,7 @@ static void run_tasks(void)
             test_short(&pairs[0], declining, true);
     }
     test_failures(pairs);
+    test_untold(&pairs[0]);
     close_pair(&pairs[0]);
     close_pair(&pairs[1]);
 }
