@@ -116,8 +116,8 @@ void fr_rma_far_decline(struct fr_rma_window *window, struct fr_rma_request *req
     fr_core_lock(&lock);
     request->next = window->declined;
     window->declined = request;
-    fr_core_unlock(&lock);
     atomic_fetch_add(&window->declined_count, 1);
+    fr_core_unlock(&lock);
     count(window, request->rank, (unsigned)-1);
 }
 
@@ -261,7 +261,8 @@ enum fr_status fr_rma_far_lock(struct fr_rma_window *window, int rank, bool excl
     return status;
 }
 
-// Has no answer write to memory of the application's any more, and ends what goes by rendezvous.
+// Has no answer write to memory of the application's any more, ends what goes by rendezvous, and
+// does nothing anew that was declined.
 static void disarm(struct fr_rma_window *window)
 {
     fr_rma_progress_hold();
@@ -271,7 +272,11 @@ static void disarm(struct fr_rma_window *window)
         if (request->large)
             fr_rma_large_disarm(request->large);
     }
+    struct fr_rma_request *declined = window->declined;
+    window->declined = NULL;
+    atomic_store(&window->declined_count, 0);
     fr_core_unlock(&lock);
+    forget(declined);
     fr_rma_transfers_abandon(window);
     fr_rma_progress_release();
 }
@@ -283,8 +288,10 @@ static struct fr_rma_request *take_declined(struct fr_rma_window *window, int ra
     while (*at && (*at)->rank != rank)
         at = &(*at)->next;
     struct fr_rma_request *request = *at;
-    if (request)
+    if (request) {
         *at = request->next;
+        atomic_fetch_sub(&window->declined_count, 1);
+    }
     fr_core_unlock(&lock);
     return request;
 }
@@ -295,7 +302,6 @@ static bool redo(struct fr_rma_window *window, int rank, enum fr_status *status)
     struct fr_rma_request *request = take_declined(window, rank);
     if (!request)
         return false;
-    atomic_fetch_sub(&window->declined_count, 1);
     *status = fr_rma_large_redo(request->large);
     free(request);
     return true;
@@ -442,12 +448,12 @@ static enum fr_status open_piece(const struct fr_staging_view *view, bool on_hos
 }
 
 // Ends the use of a piece that requests write to. Packed data go to the application's memory once
-// all of them are there.
+// all of them are there. Accesses that were declined are left, since doing one anew comes here.
 static enum fr_status close_result(struct cut *cut, struct piece *piece, enum fr_status status)
 {
     if (!piece->packed.address)
         return status;
-    enum fr_status come = fr_rma_far_settle(cut->window, cut->rank);
+    enum fr_status come = await(cut->window, cut->rank, 0, MOST);
     if (come != FR_OK)
         fr_staging_forsake(&piece->packed); // it may still be written to
     if (status == FR_OK)

@@ -16,7 +16,7 @@ check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/request_schedule tests/unit/request_advance tests/unit/request_attendant tests/unit/request_await tests/unit/request_complete \
     tests/unit/request_deliver tests/unit/request_early tests/unit/request_hidden_sends \
     tests/unit/request_pending tests/unit/request_posted tests/unit/request_table \
-    tests/unit/rma_region tests/unit/rma_serve tests/unit/rndv_batch tests/unit/rndv_ledger tests/unit/rndv_patience tests/unit/rndv_replica tests/unit/rndv_scheme tests/unit/rndv_send_stage \
+    tests/unit/rma_declined tests/unit/rma_region tests/unit/rma_serve tests/unit/rndv_batch tests/unit/rndv_ledger tests/unit/rndv_patience tests/unit/rndv_replica tests/unit/rndv_scheme tests/unit/rndv_send_stage \
     tests/unit/rndv_threads tests/unit/rndv_traffic \
     tests/unit/staging_device tests/unit/staging_device_soak tests/unit/staging_leases tests/unit/staging_pool \
     tests/unit/staging_share tests/unit/staging_soak tests/unit/staging_tables \
@@ -38,7 +38,7 @@ fr_unit_single = $(patsubst %,tests/unit/%,abi_caller abi_rows coll_agree coll_h
     device_reduce device_row intercept_guard intercept_host_fastpath intercept_probe ipc_channel ipc_failures ipc_share \
     ipc_tuned job_scale job_secret job_tally policy_choose policy_collective policy_scheme policy_tuning \
     report_verdict request_schedule request_advance request_await request_complete request_deliver \
-    request_early request_hidden_sends rma_region rma_serve rndv_batch rndv_ledger rndv_patience rndv_replica rndv_scheme \
+    request_early request_hidden_sends rma_declined rma_region rma_serve rndv_batch rndv_ledger rndv_patience rndv_replica rndv_scheme \
     rndv_send_stage staging_device staging_leases staging_pool staging_share staging_typed staging_view \
     rail_wire rail_sched rail_choose rail_faults rail_flush rail_cache rndv_rail_connect rndv_rail_put_send)
 $(fr_unit_single): private LDFLAGS += -Wl,--wrap=pthread_create
@@ -48,6 +48,8 @@ tests_unit_coll_agree_LDFLAGS = -Wl,--wrap=fr_ipc_forget_buffer
 tests_unit_coll_meet_LDFLAGS = -Wl,--wrap=fr_abi_call,--wrap=malloc
 tests_unit_coll_task_LDFLAGS = -Wl,--wrap=fr_coll_team_message_tell,--wrap=fr_coll_team_message_was_told
 tests_unit_staging_typed_LDFLAGS = -Wl,--wrap=fr_core_log_write,--wrap=mmap
+tests_unit_rma_declined_LDFLAGS = -Wl,--wrap=fr_rma_message_send,--wrap=fr_rma_wait_step \
+    -Wl,--wrap=fr_staging_borrow,--wrap=fr_rma_copy_packed,--wrap=fr_rndv_progress
 tests_unit_rma_serve_LDFLAGS = -Wl,--wrap=calloc,--wrap=fr_abi_call \
     -Wl,--wrap=fr_rma_words_update_try,--wrap=fr_rma_words_update_end,--wrap=fr_rma_words_draw \
     -Wl,--wrap=fr_rma_words_look,--wrap=fr_rma_words_give_up
