@@ -78,7 +78,7 @@ struct fr_coll_team {
     // This rank has quit. The others hear of that once the operations before `quits_after` have
     // ended, which need its posts.
     bool quits;
-    uint64_t quits_after, quits_at_meeting;
+    uint64_t quits_after, quits_at_meeting, quits_at_standing;
     bool never_quits;      // a clone, whose ranks meet in starts of one operation
     bool is_awaited;       // a blocking call has the team in hand
     uint64_t begun, ended; // counts of operations, which take turns (task.h)

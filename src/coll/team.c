@@ -187,7 +187,12 @@ static bool is_group_here(fr_word comm, struct state *state)
 struct fr_coll_meeting fr_coll_team_meeting(const struct fr_coll_team *team, uint64_t call,
                                             uint64_t number)
 {
-    return (struct fr_coll_meeting){team->name, call, number, team->rank, team->size, team->world};
+    return (struct fr_coll_meeting){.name = team->name,
+                                    .call = call,
+                                    .number = number,
+                                    .rank = team->rank,
+                                    .size = team->size,
+                                    .world = team->world};
 }
 
 bool fr_coll_team_was_quit(struct fr_coll_team *team)
@@ -218,8 +223,9 @@ void fr_coll_team_tell(struct fr_coll_team *team, uint64_t call)
         atomic_fetch_or(&team->untold, quits ? UNTOLD_QUIT : UNTOLD_END);
         return;
     }
-    const struct fr_coll_meeting last =
+    struct fr_coll_meeting last =
         fr_coll_team_meeting(team, call, quits ? team->quits_at_meeting : 0);
+    last.standing = quits ? team->quits_at_standing : 0;
     fr_coll_team_message_tell(&last);
 }
 
@@ -379,6 +385,7 @@ static void quit(fr_word comm, struct state *state)
     fr_coll_queue_hold(team);
     team->quits = true;
     team->quits_at_meeting = state->met;
+    team->quits_at_standing = team->clones;
     team->quits_after = team->begun;
     if (team->ended == team->begun) {
         tell_quit(team);

@@ -108,16 +108,24 @@ static uint64_t pass_words(uint64_t words, void *cookie)
     return words;
 }
 
-static struct fr_coll_meeting next_meeting(struct fr_coll_team *team)
+// Whether this rank has quit, or knows of a rank that has.
+static bool has_quit(struct fr_coll_team *team)
 {
-    return fr_coll_team_meeting(team, STANDING + team->clones++, UINT64_MAX);
+    return team->quits || fr_coll_team_was_quit(team);
 }
 
-// Whether this rank knows of a rank that has quit. One that has heard of it may not wait for a
-// meeting that takes place all the same, so it must have no other outcome.
-static bool has_quit(const struct fr_coll_team *team)
+// Has all ranks meet about a persistent operation. None comes once it knows that one has quit: all
+// hear of that, and do not wait. Returns false, on all ranks alike, if one has quit before.
+static bool meet(struct fr_coll_team *team, uint64_t word, uint64_t *answer)
 {
-    return team->quits || team->quit != FR_COLL_STAYS;
+    if (has_quit(team))
+        return false;
+    struct fr_coll_meeting meeting = fr_coll_team_meeting(team, STANDING + team->clones++, 0);
+    meeting.standing = team->clones;
+    if (fr_coll_meet(&meeting, word, pass_words, NULL, answer))
+        return true;
+    (void)fr_coll_team_was_quit(team); // it comes to no further meeting, and sends nothing more
+    return false;
 }
 
 // Gives a clone the rounds of a part. Messages about them have the clone's own name.
@@ -137,9 +145,8 @@ static enum fr_status open_in_slab(struct fr_coll_team *team, struct fr_coll_tea
     const unsigned parts = fr_coll_slab_parts(team->slab);
     const uint64_t missing = parts < FR_COLL_SLAB_PARTS ? UINT64_MAX << parts : 0;
     uint64_t used = UINT64_MAX;
-    const struct fr_coll_meeting meeting = next_meeting(team);
-    uint64_t own = clone && !has_quit(team) ? team->parts_used | missing | FIRST_PARTS : UINT64_MAX;
-    if (!fr_coll_meet(&meeting, own, pass_words, NULL, &used) || used == UINT64_MAX)
+    uint64_t own = clone ? team->parts_used | missing | FIRST_PARTS : UINT64_MAX;
+    if (!meet(team, own, &used) || used == UINT64_MAX)
         return FR_ERR_UNSUPPORTED;
     place(team, clone, (unsigned)__builtin_ctzll(~used));
     return FR_OK;
@@ -198,8 +205,7 @@ bool fr_coll_team_all_can(struct fr_coll_team *team, const char *call, bool own)
 {
     if (!team->place) {
         uint64_t lacks = 1;
-        const struct fr_coll_meeting meeting = next_meeting(team);
-        return fr_coll_meet(&meeting, !own || has_quit(team), pass_words, NULL, &lacks) && !lacks;
+        return meet(team, !own, &lacks) && !lacks;
     }
     enum fr_status status = take_turn(team);
     if (status == FR_OK)

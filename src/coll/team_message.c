@@ -16,6 +16,7 @@ struct message {
     uint64_t name;
     uint64_t call;
     uint64_t number;
+    uint64_t standing;
     unsigned char data[];
 };
 
@@ -28,6 +29,11 @@ struct arrived {
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct arrived *all_arrived FR_GUARDED_BY(lock);
+
+static struct message head_of(const struct fr_coll_meeting *meeting)
+{
+    return (struct message){meeting->name, meeting->call, meeting->number, meeting->standing};
+}
 
 // Sends to ranks from `first` on, before `end`. Those wait for it. So without memory for a message
 // they get one without data, which is a refusal.
@@ -45,7 +51,7 @@ static bool send(const struct fr_coll_meeting *meeting, int first, int end, cons
         message = (void *)room;
         bytes = 0;
     }
-    *message = (struct message){meeting->name, meeting->call, meeting->number};
+    *message = head_of(meeting);
     if (bytes > 0)
         memcpy(message->data, data, bytes);
     for (int to = first; to < end; to++)
@@ -81,7 +87,14 @@ static struct arrived *take_arrived(const struct fr_coll_meeting *meeting, int f
     return found;
 }
 
-// Returns whether a rank has quit before this meeting, to which it does not come.
+// Whether the rank that has sent a QUIT does not come to a meeting.
+static bool is_before(const struct message *quit, const struct fr_coll_meeting *meeting)
+{
+    return quit->number < meeting->number || quit->standing < meeting->standing;
+}
+
+// Returns whether a rank has quit before this meeting, to which it does not come. Another may quit
+// after it while this one still waits for the answer.
 static bool is_quit(const struct fr_coll_meeting *meeting)
 {
     bool quit = false;
@@ -90,7 +103,7 @@ static bool is_quit(const struct fr_coll_meeting *meeting)
     fr_core_lock(&lock);
     for (struct arrived *arrived = all_arrived; arrived && !quit; arrived = arrived->next) {
         for (int i = 0; i < meeting->size && !quit; i++)
-            quit = is_for(arrived, &last, i) && arrived->message.number < meeting->number;
+            quit = is_for(arrived, &last, i) && is_before(&arrived->message, meeting);
     }
     fr_core_unlock(&lock);
     return quit;
@@ -207,7 +220,7 @@ void fr_coll_team_message_tell(const struct fr_coll_meeting *meeting)
         struct message *message = i != meeting->rank ? malloc(sizeof(*message)) : NULL;
         if (!message)
             continue;
-        *message = (struct message){meeting->name, meeting->call, meeting->number};
+        *message = head_of(meeting);
         if (FR_MPI(Isend, FR_PTR(message), sizeof(*message), fr_abi_mpi.BYTE,
                    (fr_word)meeting->world[i], FR_COLL_MEET_TAG, fr_job_comm(),
                    FR_PTR(request)) == fr_abi_mpi.SUCCESS)

@@ -14,7 +14,8 @@ enum { FR_COLL_MEET_TAG = FR_JOB_UNUSED_TAG + 1 };
 struct fr_coll_meeting {
     uint64_t name;
     uint64_t call;
-    uint64_t number; // this call's, among those in which all ranks meet
+    uint64_t number;   // this call's, among those in which all ranks meet; 0 in other meetings
+    uint64_t standing; // this meeting's, among those about persistent operations; 0 in others
     int rank;
     int size;
     const int *world; // ranks in MPI_COMM_WORLD, by rank
@@ -33,7 +34,7 @@ bool fr_coll_team_message_gather(const struct fr_coll_meeting *meeting, const vo
                                  size_t bytes, void *all);
 
 // Values of `call` in a meeting that is only told. END: this rank has given up what the name stands
-// for. QUIT: it comes to no meeting after this number.
+// for. QUIT: it comes to no meeting after these two numbers.
 #define FR_COLL_MEET_END  UINT64_MAX
 #define FR_COLL_MEET_QUIT (UINT64_MAX - 1)
 // Tells the other ranks the meeting's `call`, one of the two above. Does not wait.
