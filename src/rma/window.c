@@ -190,7 +190,7 @@ static enum obstacle prepare(struct fr_rma_window *window, const struct fr_rma_o
         return BAD;
     find_world(window, offer->comm);
     own->mute = find_mute(&window->server);
-    own->by_calls = window->server == FR_RMA_BY_CALLS;
+    own->by_calls = window->server != FR_RMA_BY_THREAD && !fr_abi_is_open_mpi();
     if (offer->lacks_memory)
         return NO_MEMORY;
     if (window->rank == find_leader(window) && fr_rma_words_open(&window->words, true) != FR_OK)
@@ -232,7 +232,8 @@ static void send_again(struct fr_rma_window *window, const struct fr_rma_advert 
 }
 
 // Finds whether ranks have to send messages. Returns the rank that stands in the way, and writes
-// why; NULL if none does. Ranks FR_RMA_BY_CALLS meet before collectives, and others do not.
+// why; NULL if none does. Ranks FR_RMA_BY_CALLS meet before collectives, and others do not. Under
+// MPICH 5 a barrier does not end beside FR_RMA_BY_HOOK where some ranks have several threads.
 static const struct fr_rma_advert *
 judge_messages(struct fr_rma_window *window, const struct fr_rma_advert *adverts, unsigned *why)
 {
