@@ -131,12 +131,12 @@ enum fr_status fr_intercept_coll_buffer_copy_out(const struct fr_intercept_coll_
     return side->staged ? fr_staging_view_copy_blocks(&side->view, FR_FROM_STAGE) : FR_OK;
 }
 
-// Whether the copy is one run of bytes on both sides.
+// Whether the copy is one run of bytes on both sides, to or from workspace on the device.
 static bool is_plain(const struct fr_intercept_coll_buffer *side, const struct fr_coll_team *team)
 {
     const struct fr_staging_view *view = &side->view;
-    return team->slab && side->staged && view->block_count == 1 && !view->mixed &&
-           view->blocks[0].layout->contiguous && fr_device_owns(&view->range);
+    return team->slab && side->staged && view->path == FR_PATH_PEER && view->block_count == 1 &&
+           !view->mixed && view->blocks[0].layout->contiguous && fr_device_owns(&view->range);
 }
 
 static struct fr_coll_copy describe_copy(const struct fr_intercept_coll_buffer *side, bool out)

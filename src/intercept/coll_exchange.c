@@ -265,6 +265,14 @@ static void close(struct fr_intercept_exchange *exchange)
         fr_intercept_coll_buffer_close(&exchange->receive);
 }
 
+// Opens both buffers for CPUs in place of the device, whose workspace goes.
+static enum fr_status prepare_on_host(struct fr_intercept_exchange *exchange)
+{
+    close(exchange);
+    exchange->before = exchange->after = (struct fr_coll_copy){0};
+    return prepare(exchange, true);
+}
+
 // Waits for what the application has under way on the memory of the exchange. It may have other
 // work there when the task's turn comes.
 static enum fr_status await_app(struct fr_intercept_exchange *exchange)
@@ -279,10 +287,8 @@ enum fr_status fr_intercept_exchange_open(struct fr_intercept_exchange *exchange
     if (!exchange->is_queued)
         return status;
     bool is_ready = status == FR_OK;
-    if (!is_ready) {
-        close(exchange);
-        exchange->failure = prepare(exchange, true);
-    }
+    if (!is_ready)
+        exchange->failure = prepare_on_host(exchange);
     if (exchange->failure == FR_OK)
         exchange->failure = await_app(exchange);
     return is_ready ? exchange->failure : FR_ERR_UNSUPPORTED;
@@ -298,13 +304,12 @@ static enum fr_status copy_before(const struct fr_intercept_exchange *exchange)
 
 enum fr_status fr_intercept_exchange_leave_device(struct fr_intercept_exchange *exchange)
 {
-    if (exchange->failure == FR_OK && exchange->before.piece.bytes)
+    if (exchange->failure != FR_OK)
+        return exchange->failure;
+    if (exchange->send.shapes.blocks || exchange->receive.shapes.blocks)
+        exchange->failure = prepare_on_host(exchange);
+    else if (exchange->before.piece.bytes)
         exchange->failure = copy_before(exchange);
-    if (exchange->failure == FR_OK &&
-        (exchange->send.shapes.blocks || exchange->receive.shapes.blocks)) {
-        close(exchange);
-        exchange->failure = prepare(exchange, true);
-    }
     return exchange->failure;
 }
 

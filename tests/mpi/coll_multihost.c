@@ -6,6 +6,7 @@
 // Cases: steady, the same calls again and again, and how many messages they take, also nonblocking
 // and persistent ones; turns, a rank
 // that comes late and has messages that need the others' progress; hosts, ranks with host buffers;
+// swaps, nonblocking all-to-all in place, of more than is page-locked for staging;
 // apart, calls with host buffers while the default stream waits for the program; late, a rank that
 // does not come in time; gone, a rank that has ended.
 //
@@ -268,6 +269,30 @@ static void hosts(void)
     memory_free(&other[1]);
 }
 
+static void swaps(void)
+{
+    enum { PART = 1000001 };
+    struct memory memory = memory_new(MEMORY_DEVICE, (size_t)size * PART);
+    unsigned char *bytes = malloc(memory.bytes);
+    must(bytes != NULL, "no memory");
+    for (int round = 0; round < 4; round++) {
+        MPI_Request request;
+        all_calls(round);
+        for (size_t at = 0; at < memory.bytes; at++)
+            bytes[at] = byte_of(rank, (int)(at / PART), at % PART, round);
+        memory_write(&memory, 0, bytes, memory.bytes);
+        MPI_Ialltoall(MPI_IN_PLACE, 0, MPI_BYTE, memory.address, PART, MPI_BYTE, MPI_COMM_WORLD,
+                      &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        memory_read(&memory, 0, bytes, memory.bytes);
+        for (size_t at = 0; at < memory.bytes; at++)
+            must(bytes[at] == byte_of((int)(at / PART), rank, at % PART, round),
+                 "byte %zu is wrong in round %d", at, round);
+    }
+    free(bytes);
+    memory_free(&memory);
+}
+
 static _Atomic bool may_go_on;
 
 static void wait_for_program(void *cookie)
@@ -349,6 +374,8 @@ int main(int argc, char **argv)
         turns();
     else if (strcmp(what, "hosts") == 0)
         hosts();
+    else if (strcmp(what, "swaps") == 0)
+        swaps();
     else if (strcmp(what, "apart") == 0)
         apart();
     else if (strcmp(what, "late") == 0)
