@@ -30,9 +30,9 @@ struct arrived {
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct arrived *all_arrived FR_GUARDED_BY(lock);
 
-static struct message head_of(const struct fr_coll_meeting *meeting)
+static void write_head(const struct fr_coll_meeting *meeting, struct message *head)
 {
-    return (struct message){meeting->name, meeting->call, meeting->number, meeting->standing};
+    *head = (struct message){meeting->name, meeting->call, meeting->number, meeting->standing};
 }
 
 // Sends to ranks from `first` on, before `end`. Those wait for it. So without memory for a message
@@ -51,7 +51,7 @@ static bool send(const struct fr_coll_meeting *meeting, int first, int end, cons
         message = (void *)room;
         bytes = 0;
     }
-    *message = head_of(meeting);
+    write_head(meeting, message);
     if (bytes > 0)
         memcpy(message->data, data, bytes);
     for (int to = first; to < end; to++)
@@ -220,7 +220,7 @@ void fr_coll_team_message_tell(const struct fr_coll_meeting *meeting)
         struct message *message = i != meeting->rank ? malloc(sizeof(*message)) : NULL;
         if (!message)
             continue;
-        *message = head_of(meeting);
+        write_head(meeting, message);
         if (FR_MPI(Isend, FR_PTR(message), sizeof(*message), fr_abi_mpi.BYTE,
                    (fr_word)meeting->world[i], FR_COLL_MEET_TAG, fr_job_comm(),
                    FR_PTR(request)) == fr_abi_mpi.SUCCESS)
