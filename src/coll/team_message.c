@@ -212,10 +212,12 @@ bool fr_coll_team_message_gather(const struct fr_coll_meeting *meeting, const vo
     return answer_all(meeting, has_all ? room : NULL, every);
 }
 
-// Messages stay allocated, since nobody waits for the sends. There are only few of them.
+// Messages stay allocated, since nobody waits for the sends. There are only few of them. Nobody
+// listens in MPI_Finalize any more, where the last teams go.
 void fr_coll_team_message_tell(const struct fr_coll_meeting *meeting)
 {
-    for (int i = 0; i < meeting->size; i++) {
+    const bool is_heard = fr_job_comm() != fr_abi_mpi.COMM_NULL;
+    for (int i = 0; i < meeting->size && is_heard; i++) {
         _Alignas(8) char request[8];
         struct message *message = i != meeting->rank ? malloc(sizeof(*message)) : NULL;
         if (!message)
