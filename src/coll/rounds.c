@@ -146,6 +146,8 @@ static enum fr_status fail(struct fr_coll_team *team, const struct fr_coll_round
 {
     if (team->quit && !round->ends)
         return FR_ERR_UNSUPPORTED;
+    if (team->slab)
+        fr_coll_slab_rest(team->slab);
     if (team->slab && !team->broken)
         fr_coll_team_tell(team, FR_COLL_MEET_END);
     fr_coll_team_break(team);
@@ -174,7 +176,8 @@ static enum fr_status post_in_slab(struct fr_coll_slab *slab, uint64_t number,
                                    bool *posted)
 {
     enum fr_status status = fr_coll_slab_look_for_room(slab, number, posted);
-    return status == FR_OK && *posted ? fr_coll_slab_post(slab, number, post, done) : status;
+    return status == FR_OK && *posted ? fr_coll_slab_post(slab, number, post, posted, done)
+                                      : status;
 }
 
 enum fr_status fr_coll_round_post(struct fr_coll_team *team, struct fr_coll_round *round,

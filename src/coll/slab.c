@@ -227,6 +227,7 @@ struct fr_coll_slab *fr_coll_slab_part_new(struct fr_coll_slab *whole)
     part->mappings = NULL;
     part->handles = NULL;
     part->page_locked = false;
+    part->barrier.stream = NULL;
     part->mirror = NULL;
     if (allocate(part) == FR_OK)
         return part;
@@ -248,6 +249,7 @@ void fr_coll_slab_close(struct fr_coll_slab *slab)
 {
     if (!slab)
         return;
+    fr_coll_slab_rest(slab);
     for (int rank = 0; rank < slab->size && slab->mappings && slab->handles; rank++) {
         bool mapped = slab->mappings[rank].pinned;
         fr_ipc_unpin(&slab->mappings[rank]);

@@ -38,15 +38,16 @@ struct fr_coll_slab {
     unsigned char *posting;              // this rank's posts, [round % depth], then their words
     size_t host_bytes;                   // of mirror and posting
     bool page_locked;
-    bool has_kernels;    // as far as is known
-    bool shares;         // some ranks use the same device
-    uint64_t first;      // the rounds of this use of the part follow this one
-    uint64_t posted;     // last round of this rank
-    size_t posted_bytes; // of its post
-    uint64_t given;      // last round for which all ranks have this rank's post
-    uint64_t complete;   // all ranks are known to have posted up to here
-    uint64_t wanted;     // last round whose posts were asked for
-    uint64_t taken;      // last round whose posts are all in the mirror
+    bool has_kernels;                 // as far as is known
+    bool shares;                      // some ranks use the same device
+    struct fr_device_barrier barrier; // of the round after `posted`, while it is under way
+    uint64_t first;                   // the rounds of this use of the part follow this one
+    uint64_t posted;                  // last round of this rank
+    size_t posted_bytes;              // of its post
+    uint64_t given;                   // last round for which all ranks have this rank's post
+    uint64_t complete;                // all ranks are known to have posted up to here
+    uint64_t wanted;                  // last round whose posts were asked for
+    uint64_t taken;                   // last round whose posts are all in the mirror
 };
 
 enum { FR_COLL_SLAB_CHUNKS = 2 }; // of a rank, which it publishes in turn

@@ -4,6 +4,7 @@
 
 #include "coll/slab_int.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 enum { DEPTH = FR_COLL_SLAB_DEPTH };
@@ -11,6 +12,11 @@ enum { DEPTH = FR_COLL_SLAB_DEPTH };
 // How long a kernel looks for others, some times what they take to come when all are in step.
 // Meanwhile this rank cannot make MPI progress, and others that share the device cannot use it.
 enum { SPIN_NS = 100000 };
+
+// Most kernels that are left under way at once. Each takes some of what all kernels have to share.
+enum { MOST_UNDER_WAY = 8 };
+
+static _Atomic int under_way; // of this process
 
 static size_t word_offset(const struct fr_coll_slab *slab, uint64_t round, int rank)
 {
@@ -172,23 +178,44 @@ static enum fr_status post_by_copies(struct fr_coll_slab *slab, uint64_t round, 
     return status == FR_OK ? store_word(slab, round, 0) : status;
 }
 
-static enum fr_status run_kernel(struct fr_coll_slab *slab, const struct fr_round *round,
-                                 const struct fr_device_move *move, unsigned *how)
+static bool is_under_way(const struct fr_coll_slab *slab)
 {
-    *how = 0;
-    if (!slab->has_kernels)
-        return FR_ERR_UNSUPPORTED;
-    return fr_device_barrier_kernel_run(&slab->range, round, slab->addresses, move, how);
+    return slab->barrier.stream != NULL;
 }
 
-// Runs a kernel for a round without a move.
-static enum fr_status run_round(struct fr_coll_slab *slab, const struct fr_round *round,
-                                unsigned *how)
+// Looks at the kernel under way, or waits for it.
+static enum fr_status look_at_kernel(struct fr_coll_slab *slab, bool waits, bool *over,
+                                     unsigned *how)
 {
-    enum fr_status status = run_kernel(slab, round, NULL, how);
-    if (status == FR_ERR_UNSUPPORTED)
-        slab->has_kernels = false;
+    enum fr_status status = fr_device_barrier_look(&slab->barrier, waits, over, how);
+    if (*over)
+        atomic_fetch_sub_explicit(&under_way, 1, memory_order_relaxed);
     return status;
+}
+
+void fr_coll_slab_rest(struct fr_coll_slab *slab)
+{
+    bool over;
+    unsigned how;
+    if (is_under_way(slab) && look_at_kernel(slab, true, &over, &how) != FR_OK)
+        fr_debug("a round that was given up has failed");
+}
+
+// Launches a kernel, and waits for it unless the post is queued.
+static enum fr_status run_kernel(struct fr_coll_slab *slab, const struct fr_round *round,
+                                 const struct fr_device_move *move, bool is_queued, bool *over,
+                                 unsigned *how)
+{
+    if (!slab->has_kernels)
+        return FR_ERR_UNSUPPORTED;
+    enum fr_status status =
+        fr_device_barrier_begin(&slab->range, round, slab->addresses, move, &slab->barrier);
+    if (status != FR_OK)
+        return status;
+    bool waits =
+        !is_queued || atomic_load_explicit(&under_way, memory_order_relaxed) >= MOST_UNDER_WAY;
+    atomic_fetch_add_explicit(&under_way, 1, memory_order_relaxed);
+    return look_at_kernel(slab, waits, over, how);
 }
 
 static void record_post(struct fr_coll_slab *slab, uint64_t round, size_t bytes)
@@ -224,21 +251,26 @@ static enum fr_status copy_before(const struct fr_device_move *move)
 
 // Has a kernel do as much of a round as it can. Copies post what no kernel posts.
 static enum fr_status run_post(struct fr_coll_slab *slab, uint64_t round,
-                               const struct fr_coll_post *post, unsigned *how)
+                               const struct fr_coll_post *post, bool *over, unsigned *how)
 {
     struct fr_round work = describe(slab, round, post);
     enum fr_status status = FR_ERR_UNSUPPORTED;
-    if (can_move(slab, post))
-        status = run_kernel(slab, &work, post->move, how);
+    if (is_under_way(slab))
+        status = look_at_kernel(slab, !post->is_queued, over, how);
+    else if (can_move(slab, post))
+        status = run_kernel(slab, &work, post->move, post->is_queued, over, how);
     if (status == FR_OK)
         return FR_OK;
     status = copy_before(post->move);
     if (status != FR_OK)
         return status;
-    status = run_round(slab, &work, how);
-    if (status == FR_OK && !post->meets)
-        *how |= FR_ROUND_GIVEN;
-    return status == FR_OK ? FR_OK : post_by_copies(slab, round, post->bytes);
+    status = run_kernel(slab, &work, NULL, post->is_queued, over, how);
+    if (status == FR_ERR_UNSUPPORTED)
+        slab->has_kernels = false;
+    if (status == FR_OK)
+        return FR_OK;
+    *over = true;
+    return post_by_copies(slab, round, post->bytes);
 }
 
 // Notes what a kernel has said of a round.
@@ -263,15 +295,19 @@ static void record(struct fr_coll_slab *slab, uint64_t round, unsigned mark, siz
 }
 
 enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round,
-                                 const struct fr_coll_post *post, enum fr_coll_slab_done *done)
+                                 const struct fr_coll_post *post, bool *posted,
+                                 enum fr_coll_slab_done *done)
 {
     unsigned how = 0;
+    *posted = false;
     *done = FR_COLL_SLAB_POSTED;
-    if (!prepare(slab, round, post))
+    if (!is_under_way(slab) && !prepare(slab, round, post))
         return FR_ERR_INVALID;
-    enum fr_status status = run_post(slab, round, post, &how);
-    if (status != FR_OK)
+    enum fr_status status = run_post(slab, round, post, posted, &how);
+    if (status != FR_OK || !*posted)
         return status;
+    if (!post->meets)
+        how |= FR_ROUND_GIVEN;
     if (how & FR_ROUND_MOVED)
         *done = how & FR_ROUND_COPIED ? FR_COLL_SLAB_COPIED : FR_COLL_SLAB_MOVED;
     record(slab, round, post->mark, post->bytes, how);

@@ -24,6 +24,7 @@ static bool enter_round(struct fr_coll_task *task, enum fr_coll_stage stage)
         .call = task->round.call,
         .ends = stage == FR_COLL_STAGE_RESULTS || stage == FR_COLL_STAGE_DATA,
     };
+    task->is_loaded = false;
     return enter(task, stage);
 }
 
@@ -102,12 +103,15 @@ static bool meet_data(struct fr_coll_task *task)
     struct fr_coll_team *team = task->team;
     bool met = true, goes_on = false;
     enum fr_status status = FR_OK;
-    if (!task->round.number)
+    if (!task->is_loaded)
         status = fr_coll_round_settle(team, &task->round, &met);
     if (status == FR_OK && !met)
         return false;
-    if (status == FR_OK && !task->round.number)
+    if (status == FR_OK && !task->is_loaded) {
         task->post = fr_coll_host_posts_load(team, task->host);
+        task->post.is_queued = !task->waits;
+        task->is_loaded = true;
+    }
     if (status == FR_OK)
         status = fr_coll_round_meet(team, &task->round, &task->post, &met);
     if (status != FR_OK)
@@ -183,6 +187,7 @@ static bool meet_adverts(struct fr_coll_task *task)
         .mark = task->mark,
         .meets = true,
         .move = task->moves ? &task->move : NULL,
+        .is_queued = !task->waits,
     };
     bool met = false;
     enum fr_status status = fr_coll_round_meet(team, &task->round, &post, &met);
@@ -204,7 +209,12 @@ static bool meet_adverts(struct fr_coll_task *task)
 static enum fr_status meet_words(struct fr_coll_task *task, unsigned mark, bool *met)
 {
     const struct fr_coll_post post = {
-        .data = &task->word, .bytes = sizeof(task->word), .mark = mark, .meets = true};
+        .data = &task->word,
+        .bytes = sizeof(task->word),
+        .mark = mark,
+        .meets = true,
+        .is_queued = !task->waits,
+    };
     return fr_coll_round_meet(task->team, &task->round, &post, met);
 }
 
@@ -336,6 +346,7 @@ static void begin(struct fr_coll_task *task, struct fr_coll_team *team, const ch
     task->host = NULL;
     task->is_by_posts = false;
     task->waits = false;
+    task->is_loaded = false;
     task->waiting = 0;
     task->turn = team->begun++;
     task->step = 0;

@@ -131,25 +131,27 @@ static bool plan_reduction(struct launch *launch, const struct fr_round *round,
 }
 
 // Reads the kernel's answer. Its second word may come a little after the first.
-static bool read_answer(const struct launch *launch, const uint64_t *words, unsigned *how)
+static bool read_answer(const struct fr_device_barrier *barrier, const uint64_t *words,
+                        unsigned *how)
 {
     uint64_t answer = __atomic_load_n(&words[1], __ATOMIC_ACQUIRE);
     unsigned seen = (unsigned)(answer & ((1u << FR_ROUND_HOW_BITS) - 1));
-    if (answer != fr_round_answer(launch->round, seen))
+    if (answer != fr_round_answer(&barrier->round, seen))
         return false;
     *how = seen;
     return true;
 }
 
 // Waits for the kernel. Its own answer counts, whether or not the driver can say how it fares.
-static enum fr_status wait_answer(const struct launch *launch, const uint64_t *words,
-                                  struct fr_device_stream *stream, unsigned *how)
+static enum fr_status wait_answer(const struct fr_device_barrier *barrier, const uint64_t *words,
+                                  unsigned *how)
 {
+    struct fr_device_stream *stream = barrier->stream;
     const struct fr_device_ops *ops = stream->ops;
-    int answer = fr_device_words_wait(words, 1, launch->round->value, stream);
+    int answer = fr_device_words_wait(words, 1, barrier->round.value, stream);
     bool over = answer != 0 && ops->stream_wait(stream) != 0;
-    while (!over && !read_answer(launch, words, how))
-        over = ops->stream_query(stream) != FR_DEVICE_BUSY && !read_answer(launch, words, how);
+    while (!over && !read_answer(barrier, words, how))
+        over = ops->stream_query(stream) != FR_DEVICE_BUSY && !read_answer(barrier, words, how);
     if (!over)
         return FR_OK;
     if (answer != 0)
@@ -158,39 +160,46 @@ static enum fr_status wait_answer(const struct launch *launch, const uint64_t *w
     return FR_ERR_DEVICE;
 }
 
-static enum fr_status launch_and_wait(struct launch *launch, struct fr_device_stream *stream,
-                                      unsigned *how)
+static enum fr_status launch_on(struct launch *launch, struct fr_device_stream *stream,
+                                struct fr_device_barrier *barrier)
 {
     uint64_t value = 0;
     int slot = fr_device_words_borrow(launch->kernels, &value);
     if (slot < 0)
         return FR_ERR_UNSUPPORTED; // as many threads as there are slots do the same
-    const uint64_t *words = fr_device_words_of(launch->kernels, slot);
-    launch->round->answer = (uintptr_t)words;
+    launch->round->answer = (uintptr_t)fr_device_words_of(launch->kernels, slot);
     launch->round->value = value;
     int answer = stream->ops->launch(launch->kernels, launch->kernel, launch->blocks,
                                      &launch->params, stream);
-    enum fr_status status =
-        answer == 0 ? wait_answer(launch, words, stream, how) : stream->ops->fail(TITLE, answer);
-    fr_device_words_return(launch->kernels, slot);
-    return status;
+    if (answer != 0) {
+        fr_device_words_return(launch->kernels, slot);
+        return stream->ops->fail(TITLE, answer);
+    }
+    barrier->kernels = launch->kernels;
+    barrier->stream = stream;
+    barrier->round = *launch->round;
+    barrier->slot = slot;
+    barrier->looks = 0;
+    return FR_OK;
 }
 
-static enum fr_status run(struct launch *launch, unsigned *how)
+static enum fr_status begin(struct launch *launch, struct fr_device_barrier *barrier)
 {
     const struct fr_device_ops *ops = launch->kernels->ops;
     struct fr_device_stream *stream = NULL;
     enum fr_status status = ops->stream_borrow(launch->kernels->context, FR_TO_STAGE, &stream);
     if (status != FR_OK)
         return status;
-    status = launch_and_wait(launch, stream, how);
-    ops->stream_give(stream, status != FR_OK);
+    status = launch_on(launch, stream, barrier);
+    if (status != FR_OK)
+        ops->stream_give(stream, true);
     return status;
 }
 
-static enum fr_status plan_and_run(const struct fr_round *round, const uint64_t *slabs,
-                                   const struct fr_device_move *move,
-                                   const struct fr_device_scope *scope, unsigned *how)
+static enum fr_status plan_and_begin(const struct fr_round *round, const uint64_t *slabs,
+                                     const struct fr_device_move *move,
+                                     const struct fr_device_scope *scope,
+                                     struct fr_device_barrier *barrier)
 {
     bool reduces = move && move->reduction;
     struct launch launch = {
@@ -211,22 +220,49 @@ static enum fr_status plan_and_run(const struct fr_round *round, const uint64_t 
         if (status != FR_OK)
             return status;
     }
-    return run(&launch, how);
+    return begin(&launch, barrier);
 }
 
-enum fr_status fr_device_barrier_kernel_run(const struct fr_device_range *range,
-                                            const struct fr_round *round, const uint64_t *slabs,
-                                            const struct fr_device_move *move, unsigned *how)
+enum fr_status fr_device_barrier_begin(const struct fr_device_range *range,
+                                       const struct fr_round *round, const uint64_t *slabs,
+                                       const struct fr_device_move *move,
+                                       struct fr_device_barrier *barrier)
 {
     struct fr_device_scope scope;
-    *how = 0;
-    enum fr_status status =
-        fr_device_scope_enter(move && move->range ? move->range : range, &scope);
+    barrier->range = move && move->range ? *move->range : *range;
+    enum fr_status status = fr_device_scope_enter(&barrier->range, &scope);
     if (status != FR_OK)
         return status;
-    uint64_t begin = fr_core_meter_begin();
-    status = plan_and_run(round, slabs, move, &scope, how);
-    fr_core_meter_end(FR_METER_COPY, begin);
+    uint64_t begun = fr_core_meter_begin();
+    status = plan_and_begin(round, slabs, move, &scope, barrier);
+    fr_core_meter_end(FR_METER_COPY, begun);
     fr_device_scope_leave(&scope);
     return status;
+}
+
+static enum fr_status end(struct fr_device_barrier *barrier, const uint64_t *words, unsigned *how)
+{
+    struct fr_device_scope scope;
+    uint64_t begun = fr_core_meter_begin();
+    bool entered = fr_device_scope_enter(&barrier->range, &scope) == FR_OK;
+    enum fr_status status = wait_answer(barrier, words, how);
+    fr_device_words_return(barrier->kernels, barrier->slot);
+    barrier->stream->ops->stream_give(barrier->stream, status != FR_OK);
+    barrier->stream = NULL;
+    if (entered)
+        fr_device_scope_leave(&scope);
+    fr_core_meter_end(FR_METER_COPY, begun);
+    return status;
+}
+
+enum fr_status fr_device_barrier_look(struct fr_device_barrier *barrier, bool waits, bool *over,
+                                      unsigned *how)
+{
+    enum { LOOKS_A_QUESTION = 4096 }; // then the driver says whether the kernel has failed
+    const uint64_t *words = fr_device_words_of(barrier->kernels, barrier->slot);
+    *how = 0;
+    *over = waits || read_answer(barrier, words, how) ||
+            (++barrier->looks % LOOKS_A_QUESTION == 0 &&
+             barrier->stream->ops->stream_query(barrier->stream) != FR_DEVICE_BUSY);
+    return *over ? end(barrier, words, how) : FR_OK;
 }

@@ -99,16 +99,20 @@ static bool are_all_alike(uint64_t round)
     return alike;
 }
 
-// Posts once there is room, and waits for all others if it meets them.
+// Posts once there is room, and waits for all others if it meets them. Every other post is queued.
 static enum fr_coll_slab_done post_for(struct fr_coll_slab *slab, uint64_t round,
                                        const struct fr_coll_post *post)
 {
     enum fr_coll_slab_done done = FR_COLL_SLAB_POSTED;
-    bool there = false;
+    bool there = false, posted = false;
+    struct fr_coll_post own = *post;
+    own.is_queued = round % 2 != 0;
     do
         CHECK(fr_coll_slab_look_for_room(slab, round, &there) == FR_OK);
     while (!there && check_failures == 0 && sched_yield() == 0);
-    CHECK(fr_coll_slab_post(slab, round, post, &done) == FR_OK);
+    do
+        CHECK(fr_coll_slab_post(slab, round, &own, &posted, &done) == FR_OK);
+    while (!posted && check_failures == 0 && sched_yield() == 0);
     for (there = !post->meets; !there && check_failures == 0; sched_yield())
         CHECK(fr_coll_slab_look(slab, round, &there) == FR_OK);
     return done;
@@ -335,12 +339,12 @@ static void run_late(void)
 {
     const struct fr_coll_post post = {.mark = 1, .meets = true};
     enum fr_coll_slab_done done;
-    bool is_late = process_rank == process_count - 1, met = false;
+    bool is_late = process_rank == process_count - 1, met = false, posted;
     struct fr_coll_slab *slab = open_all();
     char word;
     if (is_late)
         process_hear(0, &word, 1);
-    CHECK(fr_coll_slab_post(slab, 1, &post, &done) == FR_OK);
+    CHECK(fr_coll_slab_post(slab, 1, &post, &posted, &done) == FR_OK);
     if (!is_late) {
         CHECK(fr_coll_slab_look(slab, 1, &met) == FR_OK && !met);
         tell_last();
@@ -356,19 +360,19 @@ static void run_never(void)
 {
     const struct fr_coll_post first = {.mark = 1, .meets = true}, next = {.mark = 0};
     enum fr_coll_slab_done done;
-    bool there = true;
+    bool there = true, posted;
     uint64_t round = 1;
     struct fr_coll_slab *slab = open_all();
     if (process_rank < process_count - 1) {
-        CHECK(fr_coll_slab_post(slab, round, &first, &done) == FR_OK);
+        CHECK(fr_coll_slab_post(slab, round, &first, &posted, &done) == FR_OK);
         while (!fr_coll_slab_has(slab, 0, 1) && check_failures == 0)
             CHECK(fr_coll_slab_look(slab, 1, &there) == FR_OK && !there);
         CHECK(fr_coll_slab_look(slab, 1, &there) == FR_OK && !there);
         CHECK(!fr_coll_slab_has(slab, process_count - 1, 1));
         for (round = 2; round < FR_COLL_SLAB_DEPTH; round++)
-            CHECK(fr_coll_slab_post(slab, round, &next, &done) == FR_OK);
-        CHECK(fr_coll_slab_post(slab, round + 1, &next, &done) == FR_ERR_INVALID);
-        CHECK(fr_coll_slab_post(slab, round, &next, &done) == FR_ERR_INVALID);
+            CHECK(fr_coll_slab_post(slab, round, &next, &posted, &done) == FR_OK);
+        CHECK(fr_coll_slab_post(slab, round + 1, &next, &posted, &done) == FR_ERR_INVALID);
+        CHECK(fr_coll_slab_post(slab, round, &next, &posted, &done) == FR_ERR_INVALID);
         CHECK(fr_coll_slab_look_for_room(slab, round, &there) == FR_OK && !there);
     }
     close_all(slab);

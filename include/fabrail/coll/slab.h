@@ -74,6 +74,7 @@ struct fr_coll_post {
     unsigned mark;
     bool meets;                        // the kernel that posts looks for the others' posts at once
     const struct fr_device_move *move; // made if all are marked alike; NULL: none
+    bool is_queued;                    // the kernel that posts is left under way
 };
 
 // Writes to *has_room whether there is room to post for `round`: all ranks have posted for a round
@@ -81,14 +82,18 @@ struct fr_coll_post {
 FR_MUST_CHECK enum fr_status fr_coll_slab_look_for_room(struct fr_coll_slab *slab, uint64_t round,
                                                         bool *has_room);
 
-// Posts for `round`, which must follow the last and have room. *done says whether the move was
-// made; then the next round has been posted, marked. The copy before the move has been made in any
-// case. With FR_COLL_SLAB_COPIED the copy after it has been made too, which needs the next round to
-// be over.
+// Posts for `round`, which must follow the last and have room. Writes to *posted whether the post
+// is over: one that is queued need not be, and the caller posts the same again, until it is. *done
+// says whether the move was made; then the next round has been posted, marked. The copy before the
+// move has been made in any case. With FR_COLL_SLAB_COPIED the copy after it has been made too,
+// which needs the next round to be over.
 enum fr_coll_slab_done { FR_COLL_SLAB_POSTED, FR_COLL_SLAB_MOVED, FR_COLL_SLAB_COPIED };
 FR_MUST_CHECK enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round,
-                                               const struct fr_coll_post *post,
+                                               const struct fr_coll_post *post, bool *posted,
                                                enum fr_coll_slab_done *done);
+
+// Waits for a queued post that is under way. It ends soon, and does not count.
+void fr_coll_slab_rest(struct fr_coll_slab *slab);
 
 // Writes to *met whether all ranks have posted for `round`, the last that this rank has posted.
 // Fetches their posts unless they are marked alike. A look copies some words from the device,

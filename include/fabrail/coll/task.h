@@ -93,6 +93,7 @@ struct fr_coll_task {
     int step;
     struct fr_coll_round round;
     struct fr_coll_post post;    // of data
+    bool is_loaded;              // for this round
     uint32_t word;               // posted in all rounds but that of adverts
     enum fr_coll_slab_done done; // what a kernel has moved
     // The agreement's part.
@@ -126,8 +127,9 @@ void fr_coll_task_begin_declined(struct fr_coll_task *task, struct fr_coll_team 
 // moved, or because a rank is gone: the operation is lost.
 //
 // No other rank can hold up what it does wait for. It waits for the driver to export and map
-// memory, and for the device to copy words of slabs. It waits for a kernel that looks for others
-// (barrier_kernel.h) for 0.1 ms at most, and microseconds for others to share its work.
+// memory, and for the device to copy words of slabs. A call that waits for the task also waits for
+// a kernel that looks for others (barrier_kernel.h), for 0.1 ms at most. It waits microseconds for
+// others to share its work.
 FR_MUST_CHECK enum fr_status fr_coll_task_progress(struct fr_coll_task *task, bool *over);
 
 // Runs a task until it is over, and makes progress for others meanwhile. Returns the result of the

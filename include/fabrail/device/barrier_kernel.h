@@ -30,18 +30,34 @@ static inline bool fr_device_barrier_kernel_copies(const struct fr_device_push_p
     return (copy->dst ^ copy->src) % FR_ROUND_UNIT_BYTES == 0;
 }
 
-// Runs a round and waits for its kernel, which ends soon.
+// A round that a kernel does. Its fields are this module's, but that `stream` is NULL while none is
+// under way.
+struct fr_device_barrier {
+    struct fr_device_range range; // names the context of the kernel
+    struct fr_device_kernels *kernels;
+    struct fr_device_stream *stream;
+    struct fr_round round;
+    int slot;       // of the words by which the kernel answers
+    unsigned looks; // that found no answer
+};
+
+// Launches the kernel of a round. It ends soon, whatever other ranks do.
 //
 // The caller fills all of `round` but `answer` and `value`; its next_word counts only where there
 // is a move. `slabs` are addresses by rank, as seen from `range`, which is the slab's own, and from
-// the range of the move. Writes FR_ROUND_* bits to *how.
+// the range of the move.
 //
 // Returns FR_ERR_UNSUPPORTED where there are no kernels or the round is more than they take;
 // nothing has been posted then. After any other failure the round may have been posted.
-FR_MUST_CHECK enum fr_status fr_device_barrier_kernel_run(const struct fr_device_range *range,
-                                                          const struct fr_round *round,
-                                                          const uint64_t *slabs,
-                                                          const struct fr_device_move *move,
-                                                          unsigned *how);
+FR_MUST_CHECK enum fr_status fr_device_barrier_begin(const struct fr_device_range *range,
+                                                     const struct fr_round *round,
+                                                     const uint64_t *slabs,
+                                                     const struct fr_device_move *move,
+                                                     struct fr_device_barrier *barrier);
+
+// Writes to *over whether the kernel has ended, in any thread; with `waits` it has. Then writes
+// FR_ROUND_* bits to *how, and nothing is under way any more. A failure ends the round too.
+FR_MUST_CHECK enum fr_status fr_device_barrier_look(struct fr_device_barrier *barrier, bool waits,
+                                                    bool *over, unsigned *how);
 
 #endif
