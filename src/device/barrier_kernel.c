@@ -258,7 +258,7 @@ static enum fr_status end(struct fr_device_barrier *barrier, const uint64_t *wor
 enum fr_status fr_device_barrier_look(struct fr_device_barrier *barrier, bool waits, bool *over,
                                       unsigned *how)
 {
-    enum { LOOKS_A_QUESTION = 4096 }; // then the driver says whether the kernel has failed
+    enum { LOOKS_A_QUESTION = 16 }; // the driver then says whether the kernel has failed
     const uint64_t *words = fr_device_words_of(barrier->kernels, barrier->slot);
     *how = 0;
     *over = waits || read_answer(barrier, words, how) ||
