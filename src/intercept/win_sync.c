@@ -6,12 +6,21 @@
 #include "fabrail/request/window.h"
 #include "intercept/intercept_int.h"
 
+// Returns the function that completes data before they are copied out. MPICH 4.0 returns from a
+// local flush before they have come, where several threads are in MPI.
+static enum fr_fn completed_by(enum fr_fn fn)
+{
+    return fn == FR_FN_MPI_Win_flush_local       ? FR_FN_MPI_Win_flush
+           : fn == FR_FN_MPI_Win_flush_local_all ? FR_FN_MPI_Win_flush_all
+                                                 : fn;
+}
+
 // Calls the real function. Open MPI 5 (osc/rdma) flushes nothing for all ranks under locks of each
 // one, and later calls would complete data that have been copied out. So each rank is flushed.
 static int synchronise(enum fr_fn fn, const fr_word *args, const struct fr_request_sync *sync)
 {
-    bool flushes_all = fn == FR_FN_MPI_Win_flush_all || fn == FR_FN_MPI_Win_flush_local_all;
-    int rc = fr_abi_call(fn, args), target = -1;
+    bool flushes_all = completed_by(fn) == FR_FN_MPI_Win_flush_all;
+    int rc = fr_abi_call(completed_by(fn), args), target = -1;
     while (flushes_all && rc == fr_abi_mpi.SUCCESS && fr_request_sync_next(sync, &target))
         rc = FR_MPI(Win_flush, (fr_word)target, sync->window);
     return rc;

@@ -186,7 +186,7 @@ static bool has_come(const struct fr_request_op *op)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
     return row->class != FR_CLASS_RMA || row->receive.buffer < 0 ||
-           FR_MPI(Win_flush_local, op->args[row->peer], fr_abi_handle(op->args[row->window])) ==
+           FR_MPI(Win_flush, op->args[row->peer], fr_abi_handle(op->args[row->window])) ==
                fr_abi_mpi.SUCCESS;
 }
 

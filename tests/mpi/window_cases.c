@@ -18,6 +18,7 @@
 // several   accesses go to two pieces of memory that are attached
 // freed     memory is freed that is attached to a window
 // shared    all ranks use memory that they share
+// local     data of a get are there after a local flush, while other threads are in MPI
 // manual    a rank with several threads lets none make progress
 // levels    some ranks have several threads: those with WINDOW_CASES_THREADS in their environment
 // large     data that go over host memory are more than there may be
@@ -26,6 +27,7 @@
 
 #include <dlfcn.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +35,7 @@
 #include <unistd.h>
 
 static int rank, size, failures;
+static _Atomic int goes_on; // of the main thread, for another one
 
 static void check(int good, const char *what)
 {
@@ -445,6 +448,85 @@ static void threads(void)
     memory_free(&memory);
 }
 
+// Has the ranks of a communicator exchange messages until none goes on.
+static void *exchange(void *communicator)
+{
+    enum { BYTES = 60000 };
+    static _Thread_local char sent[BYTES], got[BYTES];
+    MPI_Comm comm = *(MPI_Comm *)communicator;
+    int mine, all;
+    MPI_Comm_rank(comm, &mine);
+    MPI_Comm_size(comm, &all);
+    for (int more = 1; more != 0;) {
+        int own = goes_on;
+        MPI_Sendrecv(sent, BYTES, MPI_BYTE, (mine + 1) % all, 3, got, BYTES, MPI_BYTE,
+                     (mine + all - 1) % all, 3, comm, MPI_STATUS_IGNORE);
+        MPI_Allreduce(&own, &more, 1, MPI_INT, MPI_MIN, comm);
+    }
+    return NULL;
+}
+
+// Gets a number of rank 0 into device memory, and looks at it after a local flush.
+static void get_locally(MPI_Win host, const struct memory *memory, int way)
+{
+    long found = 0;
+    char byte = 0;
+    MPI_Request request;
+    memory_write(memory, 0, &found, sizeof(found));
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, host);
+    MPI_Get(memory->address, 1, MPI_LONG, 0, 0, 1, MPI_LONG, host);
+    MPI_Rput(&byte, 1, MPI_BYTE, 0, sizeof(long), 1, MPI_BYTE, host, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (way == 0)
+        MPI_Win_flush_local(0, host);
+    else
+        MPI_Win_flush_local_all(host);
+    memory_read(memory, 0, &found, sizeof(found));
+    MPI_Win_unlock(0, host);
+    check(found == 1, "the data of MPI_Get after a local flush");
+}
+
+// Makes progress now and then until the last rank says so.
+static void answer_late(void)
+{
+    enum { PAUSE_US = 300 };
+    for (int over = 0; !over;) {
+        usleep(PAUSE_US);
+        MPI_Iprobe(size - 1, 9, MPI_COMM_WORLD, &over, MPI_STATUS_IGNORE);
+    }
+    MPI_Recv(NULL, 0, MPI_BYTE, size - 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void local(void)
+{
+    enum { TIMES = 1000, THREADS = 3 };
+    _Alignas(16) long numbers[2] = {rank + 1}; // MPICH 4.0 takes other windows to begin earlier
+    pthread_t threads[THREADS];
+    MPI_Comm comms[THREADS];
+    MPI_Win host;
+    memory_start(rank);
+    struct memory memory = memory_new(MEMORY_DEVICE, sizeof(long));
+    MPI_Win_create(numbers, sizeof(numbers), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &host);
+    goes_on = 1;
+    for (int i = 0; i < THREADS; i++)
+        MPI_Comm_split(MPI_COMM_WORLD, rank > 0, 0, &comms[i]);
+    for (int i = 0; i < THREADS && rank > 0; i++)
+        pthread_create(&threads[i], NULL, exchange, &comms[i]);
+    for (int i = 0; i < TIMES && rank == size - 1; i++)
+        get_locally(host, &memory, i % 2);
+    if (rank == 0)
+        answer_late();
+    if (rank == size - 1)
+        MPI_Send(NULL, 0, MPI_BYTE, 0, 9, MPI_COMM_WORLD);
+    goes_on = rank != size - 1;
+    for (int i = 0; i < THREADS && rank > 0; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++)
+        MPI_Comm_free(&comms[i]);
+    MPI_Win_free(&host);
+    memory_free(&memory);
+}
+
 static void leaked(void)
 {
     MPI_Win win;
@@ -718,11 +800,11 @@ static const struct {
              {"lock", lock},       {"waits", waits},     {"part", part},         {"polls", polls},
              {"threads", threads}, {"leaked", leaked},   {"freed", freed},       {"shared", shared},
              {"manual", refused},  {"levels", refused},  {"large", large},       {"chain", chain},
-             {"links", links},     {"several", several}};
+             {"links", links},     {"several", several}, {"local", local}};
 
 int main(int argc, char **argv)
 {
-    static const char *const several[] = {"threads", "leaked", "manual"};
+    static const char *const several[] = {"threads", "leaked", "manual", "local"};
     int level = getenv("WINDOW_CASES_THREADS") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
     for (size_t i = 0; i < sizeof(several) / sizeof(several[0]) && argc > 1; i++) {
         if (strcmp(argv[1], several[i]) == 0)

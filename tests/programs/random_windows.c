@@ -265,6 +265,7 @@ static void unlock(struct pane *pane, bool exclusive)
 static void flush(struct pane *pane, bool local)
 {
     bool all = draw_one_in(&pane->walk->own, 2);
+    walk_say(pane->walk, "; flush%s%s", local ? "_local" : "", all ? "_all" : "");
     if (all)
         (local ? MPI_Win_flush_local_all : MPI_Win_flush_all)(pane->win);
     for (int target = 0; !all && target < pane->circle->size; target++) {
