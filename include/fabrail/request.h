@@ -179,6 +179,10 @@ static inline bool fr_request_is_awaited(void)
 // function that waits for one message or for untracked requests is called as a row of tests.
 int fr_request_call_real(enum fr_fn fn, const fr_word *args);
 
+// Does what MPI_Win_wait does for a window of the real MPI, and returns its code. Calls a row of
+// tests, between which it makes progress.
+int fr_request_wait_for_epoch(const fr_word *args);
+
 // Called before a collective, in which nothing can be received. Receives what comes from senders
 // that have had to wait, until nothing has come for a moment.
 void fr_request_receive_coming(void);

@@ -122,6 +122,9 @@ static int test(enum fr_fn fn, const fr_word *args, bool *over)
     case FR_FN_MPI_Waitany:
         rc = FR_MPI(Testany, args[0], args[1], args[2], FR_PTR(&flag), args[3]);
         break;
+    case FR_FN_MPI_Win_wait:
+        rc = FR_MPI(Win_test, args[0], FR_PTR(&flag));
+        break;
     default:
         rc = FR_MPI(Testsome, args[0], args[1], args[2], args[3], args[4]);
         flag = rc == fr_abi_mpi.SUCCESS && *(const int *)args[2] != 0;
@@ -300,6 +303,11 @@ static bool probes(enum fr_fn fn, const fr_word *args)
     if (fn == FR_FN_MPI_Mprobe)
         return args[3] && (args[4] || may_be_null);
     return fn == FR_FN_MPI_Probe && (args[3] || may_be_null);
+}
+
+int fr_request_wait_for_epoch(const fr_word *args)
+{
+    return test_until_over(FR_FN_MPI_Win_wait, args, NULL);
 }
 
 int fr_request_call_real(enum fr_fn fn, const fr_word *args)

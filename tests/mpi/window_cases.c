@@ -12,6 +12,7 @@
 // part      a window of some ranks, while all meet
 // chain     a target waits for a rank without the window, and that one for an origin; links: but
 //           in no window of the MPI's own
+// exposed   a target waits in a window of the MPI's own for its origin
 // polls     a target looks at its own memory until an origin has changed it
 // threads   a target computes, and another of its threads waits
 // leaked    MPI ends before a window
@@ -377,6 +378,32 @@ static void chain(void)
 static void links(void)
 {
     wait_in_chains(false);
+}
+
+// Has rank 0 wait in a window of the MPI's own for rank 1, which waits for rank 0 to act on its
+// accesses first.
+static void exposed(void)
+{
+    int word = 0, partner = rank == 0;
+    struct memory memory;
+    MPI_Win win = make_of_two(&memory), host;
+    MPI_Group all, group;
+    MPI_Win_create(&word, sizeof(word), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &host);
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    MPI_Group_incl(all, 1, &partner, &group);
+    if (rank == 0) {
+        MPI_Win_post(group, 0, host);
+        MPI_Win_wait(host);
+    } else {
+        increment(win, 0);
+        MPI_Win_start(group, 0, host);
+        MPI_Win_complete(host);
+    }
+    MPI_Group_free(&group);
+    MPI_Group_free(&all);
+    MPI_Win_free(&host);
+    MPI_Win_free(&win);
+    memory_free(&memory);
 }
 
 // Looks at the first number of a rank's memory.
@@ -796,11 +823,12 @@ static void gone(const struct death *death)
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = {{"idle", idle},       {"evicted", evicted}, {"allocate", allocate}, {"bad", bad},
-             {"lock", lock},       {"waits", waits},     {"part", part},         {"polls", polls},
-             {"threads", threads}, {"leaked", leaked},   {"freed", freed},       {"shared", shared},
-             {"manual", refused},  {"levels", refused},  {"large", large},       {"chain", chain},
-             {"links", links},     {"several", several}, {"local", local}};
+} cases[] = {
+    {"idle", idle},       {"evicted", evicted}, {"allocate", allocate}, {"bad", bad},
+    {"lock", lock},       {"waits", waits},     {"part", part},         {"polls", polls},
+    {"threads", threads}, {"leaked", leaked},   {"freed", freed},       {"shared", shared},
+    {"manual", refused},  {"levels", refused},  {"large", large},       {"chain", chain},
+    {"links", links},     {"several", several}, {"local", local},       {"exposed", exposed}};
 
 int main(int argc, char **argv)
 {
