@@ -27,14 +27,20 @@ static void drop_inner_dimension(struct fr_device_copy *copy)
     copy->n[1] = 1;
 }
 
+// Moves an address, which is null where a copy is only looked at.
+static uintptr_t moved(const void *address, ptrdiff_t bytes)
+{
+    return (uintptr_t)address + (uintptr_t)bytes;
+}
+
 // Turns a dimension around that runs backwards on both sides.
 static void turn_forward(struct fr_device_copy *copy, int dimension)
 {
     ptrdiff_t last = (ptrdiff_t)copy->n[dimension] - 1;
     if (last == 0 || copy->dst_stride[dimension] >= 0 || copy->src_stride[dimension] >= 0)
         return;
-    copy->dst = (char *)copy->dst + last * copy->dst_stride[dimension];
-    copy->src = (const char *)copy->src + last * copy->src_stride[dimension];
+    copy->dst = (void *)moved(copy->dst, last * copy->dst_stride[dimension]);
+    copy->src = (const void *)moved(copy->src, last * copy->src_stride[dimension]);
     copy->dst_stride[dimension] = -copy->dst_stride[dimension];
     copy->src_stride[dimension] = -copy->src_stride[dimension];
 }

@@ -41,10 +41,14 @@ struct typed {
 
 static void add(void *in, void *inout, int *count, MPI_Datatype *type)
 {
-    MPI_Aint lower, extent;
-    MPI_Type_get_true_extent(*type, &lower, &extent);
-    for (MPI_Aint i = 0; i < extent / (MPI_Aint)sizeof(double) * *count; i++)
-        ((double *)inout)[i] += ((double *)in)[i];
+    MPI_Aint lower, extent, first, bytes;
+    MPI_Type_get_extent(*type, &lower, &extent);
+    MPI_Type_get_true_extent(*type, &first, &bytes);
+    for (int element = 0; element < *count; element++) {
+        MPI_Aint at = (element * extent + first) / (MPI_Aint)sizeof(double);
+        for (MPI_Aint i = at; i < at + bytes / (MPI_Aint)sizeof(double); i++)
+            ((double *)inout)[i] += ((double *)in)[i];
+    }
 }
 
 static struct typed make(int blocks, bool is_regular)

