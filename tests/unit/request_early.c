@@ -254,7 +254,8 @@ static void start(uint64_t bytes)
     begun = landed_by_waiting = 0;
     for (size_t i = 0; i < MOST; i++) {
         views[i] = (struct fr_staging_view){.out_bytes = bytes};
-        ops[i].receive.takes_rts = ops[i].active = true;
+        ops[i].receive.takes_rts = true;
+        ops[i].active = true;
         ops[i].key = i + 1;
     }
 }
