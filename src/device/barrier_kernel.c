@@ -255,14 +255,25 @@ static enum fr_status end(struct fr_device_barrier *barrier, const uint64_t *wor
     return status;
 }
 
+// Asks the driver now and then whether the kernel has ended, since one that failed never answers.
+static bool has_ended(struct fr_device_barrier *barrier)
+{
+    enum { LOOKS_A_QUESTION = 16 };
+    struct fr_device_scope scope;
+    if (++barrier->looks % LOOKS_A_QUESTION != 0)
+        return false;
+    if (fr_device_scope_enter(&barrier->range, &scope) != FR_OK)
+        return true;
+    bool busy = barrier->stream->ops->stream_query(barrier->stream) == FR_DEVICE_BUSY;
+    fr_device_scope_leave(&scope);
+    return !busy;
+}
+
 enum fr_status fr_device_barrier_look(struct fr_device_barrier *barrier, bool waits, bool *over,
                                       unsigned *how)
 {
-    enum { LOOKS_A_QUESTION = 16 }; // the driver then says whether the kernel has failed
     const uint64_t *words = fr_device_words_of(barrier->kernels, barrier->slot);
     *how = 0;
-    *over = waits || read_answer(barrier, words, how) ||
-            (++barrier->looks % LOOKS_A_QUESTION == 0 &&
-             barrier->stream->ops->stream_query(barrier->stream) != FR_DEVICE_BUSY);
+    *over = waits || read_answer(barrier, words, how) || has_ended(barrier);
     return *over ? end(barrier, words, how) : FR_OK;
 }
