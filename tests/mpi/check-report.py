@@ -4,7 +4,6 @@
 
   check-report.py nothing-staged RANKS FOLDER   the ranks used host memory alone: path host carried nothing
   check-report.py staged RANKS FOLDER           path host carried bytes, on at least one rank
-  check-report.py moved RANKS FOLDER            some path of Fabrail's own carried bytes, on at least one rank
   check-report.py staged+FUNCTION... RANKS FOLDER   path peer carried bytes of each of these functions, and
                                                 path host may have carried others
   check-report.py paths RANKS FOLDER            prints the paths that carried bytes of device buffers
@@ -36,9 +35,6 @@ def main():
     if expectation == "paths":
         print(",".join(sorted(path for path, count in totals.items() if count)) or "none")
         return 0
-    if expectation == "moved":
-        print("bytes of device buffers by path:", totals)
-        return 0 if any(count for path, count in totals.items() if path not in ("pass", "refuse")) else 1
     if expectation not in ("nothing-staged", "staged"):
         raise ValueError(f"unknown expectation {expectation}")
     staged = totals.get("host", 0)
