@@ -6,20 +6,14 @@
 
 #if defined(__x86_64__)
 
-// Goes on to fr_stub_enter if a count is not 0.
-.macro fr_unless_zero count width
-    cmp\width $0, \count(%rip)
+// Goes on to fr_stub_enter if a count of so many bytes is not 0.
+.macro fr_unless_zero count bytes
+    .if \bytes == 4
+    cmpl $0, \count(%rip)
+    .else
+    cmpq $0, \count(%rip)
+    .endif
     jne fr_stub_enter
-.endm
-
-// As are_windows_plain in dispatch.c, and without errands.
-.macro fr_unless_plain
-    fr_unless_zero fr_rma_window_count l
-    fr_unless_zero fr_request_pending_count q
-    fr_unless_zero fr_request_posted_count q
-    fr_unless_zero fr_request_tracked_count q
-    fr_unless_zero fr_core_errand_count q
-    fr_unless_zero fr_rndv_reasons q
 .endm
 
 .macro fr_go_on
@@ -27,29 +21,8 @@
     jmp *(%rax, %r11, 8)
 .endm
 
-.macro fr_begin name
-    .hidden \name
-    .globl \name
-    .type \name, @function
-    .p2align 6
-\name:
-    .cfi_startproc
-.endm
-
-.macro fr_end name
-    .cfi_endproc
-    .size \name, . - \name
-.endm
-
-    .text
-fr_begin fr_intercept_enter_window
-    fr_unless_plain
-    fr_go_on
-fr_end fr_intercept_enter_window
-
-// The address of the origin is the first argument.
-fr_begin fr_intercept_enter_access
-    fr_unless_plain
+// Goes on to fr_stub_enter unless the first argument is an address in ordinary memory.
+.macro fr_unless_ordinary
     cmpq fr_device_host_data(%rip), %rdi
     jb 1f
     cmpq fr_device_host_data + 8(%rip), %rdi
@@ -64,25 +37,23 @@ fr_begin fr_intercept_enter_access
     jb fr_stub_enter
     cmpq %fs:8(%rax), %rdi
     jae fr_stub_enter
-3:  fr_go_on
-fr_end fr_intercept_enter_access
+3:
+.endm
 
 #elif defined(__aarch64__)
 
-// Goes on to fr_stub_enter if a count is not 0.
-.macro fr_unless_zero count register
-    adrp x9, \count
-    ldr \register, [x9, :lo12:\count]
-    cbnz \register, fr_full
-.endm
+    .text
+fr_full: // in reach of a branch by condition
+    b fr_stub_enter
 
-.macro fr_unless_plain
-    fr_unless_zero fr_rma_window_count w10
-    fr_unless_zero fr_request_pending_count x10
-    fr_unless_zero fr_request_posted_count x10
-    fr_unless_zero fr_request_tracked_count x10
-    fr_unless_zero fr_core_errand_count x10
-    fr_unless_zero fr_rndv_reasons x10
+.macro fr_unless_zero count bytes
+    adrp x9, \count
+    .if \bytes == 4
+    ldr w10, [x9, :lo12:\count]
+    .else
+    ldr x10, [x9, :lo12:\count]
+    .endif
+    cbnz x10, fr_full // a load of four bytes zeros the others
 .endm
 
 .macro fr_go_on
@@ -92,32 +63,7 @@ fr_end fr_intercept_enter_access
     br x16
 .endm
 
-.macro fr_begin name
-    .hidden \name
-    .globl \name
-    .type \name, %function
-    .p2align 6
-\name:
-    .cfi_startproc
-.endm
-
-.macro fr_end name
-    .cfi_endproc
-    .size \name, . - \name
-.endm
-
-    .text
-fr_full:
-    b fr_stub_enter
-
-fr_begin fr_intercept_enter_window
-    fr_unless_plain
-    fr_go_on
-fr_end fr_intercept_enter_window
-
-// The address of the origin is the first argument.
-fr_begin fr_intercept_enter_access
-    fr_unless_plain
+.macro fr_unless_ordinary
     adrp x9, fr_device_host_data
     add x9, x9, :lo12:fr_device_host_data
     ldp x10, x11, [x9]
@@ -140,9 +86,40 @@ fr_begin fr_intercept_enter_access
     cmp x0, x10
     ccmp x0, x11, #2, hs
     b.hs fr_full
-3:  fr_go_on
-fr_end fr_intercept_enter_access
+3:
+.endm
 
 #endif
+
+// Begins an entry. Goes on to fr_stub_enter where are_windows_plain in dispatch.c does not hold, or
+// for errands.
+.macro fr_entry name
+    .hidden \name
+    .globl \name
+    .type \name, %function
+    .p2align 6
+\name:
+    .cfi_startproc
+    fr_unless_zero fr_rma_window_count 4
+    fr_unless_zero fr_request_pending_count 8
+    fr_unless_zero fr_request_posted_count 8
+    fr_unless_zero fr_request_tracked_count 8
+    fr_unless_zero fr_core_errand_count 8
+    fr_unless_zero fr_rndv_reasons 8
+.endm
+
+.macro fr_end name
+    fr_go_on
+    .cfi_endproc
+    .size \name, . - \name
+.endm
+
+    .text
+fr_entry fr_intercept_enter_window
+fr_end fr_intercept_enter_window
+
+fr_entry fr_intercept_enter_access
+    fr_unless_ordinary
+fr_end fr_intercept_enter_access
 
     .section .note.GNU-stack, "", %progbits
