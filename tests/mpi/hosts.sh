@@ -17,7 +17,7 @@ result() # STATUS TEXT
         return
     fi
     echo "not ok $number - $2"
-    grep -v '^ok ' "$work/out" | tail -n 20 | sed 's/^/# /'
+    grep -v '^ok ' "$work/out" | tail -n 60 | sed 's/^/# /'
 }
 
 launch() # FLAVOUR HOSTS RANKS PROGRAM OPTION... -- ENVIRONMENT...

@@ -2,10 +2,13 @@
 // Options, the loop over memory kinds, steps and sizes, and the exit status of an included program.
 #include "harness.h"
 
+#include <execinfo.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_SIZES = 64, MAX_KINDS = 32 };
 
@@ -365,6 +368,35 @@ static const char *program_label(const char *name)
     return label;
 }
 
+static const struct run *volatile watched; // whose step is printed
+
+// Prints the step of a rank whose time is about to run out, and the calls of the thread that takes
+// the signal.
+static void print_where(int signal)
+{
+    enum { DEEPEST = 64 };
+    const struct run *run = watched;
+    void *calls[DEEPEST];
+    (void)signal;
+    fprintf(stderr, "# rank %d is still in step %s, memory %s, within\n", run->rank,
+            run->step != NULL ? run->step : "-", run->memory_name != NULL ? run->memory_name : "-");
+    fflush(stderr);
+    backtrace_symbols_fd(calls, backtrace(calls, DEEPEST), 2);
+}
+
+// Has a rank print where it is after so many seconds as the environment says.
+static void watch(const struct run *run)
+{
+    const char *after = getenv("FR_TEST_WHERE_AFTER");
+    void *call;
+    if (after == NULL)
+        return;
+    (void)backtrace(&call, 1); // loads what it needs, which a handler may not
+    watched = run;
+    signal(SIGALRM, print_where);
+    alarm((unsigned)atoi(after));
+}
+
 int program_main(int argc, char **argv, const struct program *program)
 {
 #if defined LARGE_COUNTS && MPI_VERSION < 4
@@ -386,6 +418,7 @@ int program_main(int argc, char **argv, const struct program *program)
         MPI_Init_thread(&argc, &argv, program->thread_level, &provided);
     MPI_Comm_rank(run.comm, &run.rank);
     MPI_Comm_size(run.comm, &run.size);
+    watch(&run);
     if (good)
         status = run_program(&run, program, &options, provided);
     else if (run.rank == 0)
