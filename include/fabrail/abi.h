@@ -117,8 +117,8 @@ void *fr_abi_find_loaded(const char *symbol);
 void *fr_abi_profiler(enum fr_fn fn);
 
 // Returns whether the MPI library can be given a function that it calls while a call of MPI waits
-// or polls.
-bool fr_abi_can_hook(void);
+// or polls. `poll` calls MPI so that it makes progress.
+bool fr_abi_can_hook(void (*poll)(void));
 
 // Has it call such a function from now on, on the thread of the call. The function may call MPI,
 // and is then called again within itself. It returns whether it has moved anything. Only where

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A function that the MPI library calls in its own progress. Open MPI lets its components add some,
-// by functions that all releases export. MPICH has an extension for that from 4.3 on.
+// by functions that all releases export. MPICH over UCX calls ucp_worker_progress whenever it makes
+// progress, also within its own windows; its slot for that leads here meanwhile. Over other
+// networks MPICH has an extension from 4.3 on, which does not act within its own windows.
+//
+// MPICH lets nobody else in while it makes progress for a thread that is alone in MPI. So a
+// function that is called there may call MPI, as others may where MPICH waits. UCX must not be
+// entered from one of its own callbacks, and is not: the function is called when UCX has returned,
+// and not within itself.
 #include "config.h"
 
 #include "fabrail/abi.h"
+#include "fabrail/core/object.h"
 
 #include <string.h>
 
@@ -20,6 +28,14 @@ static bool (*hooked)(void);
 static unsigned users; // calls of fr_abi_hook without fr_abi_unhook
 static bool is_called; // MPI has the function
 
+// UCX as the MPI library has bound it.
+static struct {
+    unsigned (*real)(void *worker); // NULL as long as MPI has not called it
+    bool is_polled;                 // MPI has called it here
+    bool leads_here;                // MPI's slot
+    bool is_known;                  // whether MPI does that
+} ucx;
+
 static void find(struct makers *makers)
 {
     *makers = (struct makers){.add = NULL};
@@ -31,11 +47,70 @@ static void find(struct makers *makers)
     }
 }
 
-bool fr_abi_can_hook(void)
+static unsigned progress_of_ucx(void *worker)
+{
+    static FR_TLS bool is_within;
+    bool is_outermost = !is_within;
+    is_within = true;
+    unsigned moved = ucx.real(worker);
+    ucx.is_polled = true;
+    if (is_outermost && users > 0)
+        (void)hooked();
+    is_within = !is_outermost;
+    return moved;
+}
+
+static uintptr_t better_target(const char *name, uintptr_t target, struct fr_core_bounds own)
+{
+    if (strcmp(name, "ucp_worker_progress") != 0 || fr_core_is_within(own, target))
+        return 0;
+    if (!ucx.leads_here)
+        return (uintptr_t)ucx.real;
+    ucx.real = (unsigned (*)(void *))target;
+    return (uintptr_t)progress_of_ucx;
+}
+
+static int look_at(struct dl_phdr_info *info, size_t size, void *stored)
+{
+    struct fr_core_object object;
+    (void)size;
+    if (!fr_core_object_contains(info, (uintptr_t)fr_abi_address(FR_FN_MPI_Initialized)))
+        return 0;
+    *(bool *)stored = fr_core_object_of(info, &object) &&
+                      fr_core_object_point_slots(info, &object, better_target);
+    return 1;
+}
+
+// Has MPI's slot lead here, or to UCX as before.
+static bool lead_here(bool here)
+{
+    bool stored = false;
+    ucx.leads_here = here;
+    fr_core_iterate_objects(look_at, &stored);
+    return stored && ucx.real;
+}
+
+// Finds once whether MPI makes progress by UCX. MPICH may be built for it and use another network.
+// It does not ask the network where shared memory has moved something.
+static void look_for_ucx(void (*poll)(void))
+{
+    enum { MOST_POLLS = 1000 };
+    if (ucx.is_known || fr_abi_is_open_mpi())
+        return;
+    if (lead_here(true)) {
+        for (int i = 0; i < MOST_POLLS && !ucx.is_polled; i++)
+            poll();
+    }
+    (void)lead_here(false);
+    ucx.is_known = true;
+}
+
+bool fr_abi_can_hook(void (*poll)(void))
 {
     struct makers makers;
     find(&makers);
-    return makers.start || (makers.add && makers.remove);
+    look_for_ucx(poll);
+    return ucx.is_polled || makers.start || (makers.add && makers.remove);
 }
 
 // Open MPI counts what has moved.
@@ -63,8 +138,9 @@ bool fr_abi_hook(bool (*call)(void))
     if (users++ > 0 || is_called)
         return true;
     find(&makers);
-    is_called = makers.add ? makers.add(call_of_openmpi) == 0
-                           : makers.start(call_of_mpich, NULL, MPICH_STREAM_NULL) == 0;
+    is_called = ucx.is_polled ? lead_here(true)
+                : makers.add  ? makers.add(call_of_openmpi) == 0
+                              : makers.start(call_of_mpich, NULL, MPICH_STREAM_NULL) == 0;
     return is_called;
 }
 
@@ -72,7 +148,10 @@ static void remove_hook(void)
 {
     struct makers makers;
     find(&makers);
-    if (makers.remove && is_called) {
+    if (ucx.leads_here) {
+        (void)lead_here(false);
+        is_called = false;
+    } else if (makers.remove && is_called) {
         makers.remove(call_of_openmpi);
         is_called = false;
     }

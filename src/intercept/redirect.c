@@ -19,18 +19,10 @@
 #include "intercept/intercept_int.h"
 
 #include <dlfcn.h>
-#include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#if defined(__x86_64__)
-enum { ADDRESS = R_X86_64_64, DATA_SLOT = R_X86_64_GLOB_DAT, CALL_SLOT = R_X86_64_JUMP_SLOT };
-#elif defined(__aarch64__)
-enum { ADDRESS = R_AARCH64_ABS64, DATA_SLOT = R_AARCH64_GLOB_DAT, CALL_SLOT = R_AARCH64_JUMP_SLOT };
-#endif
 
 // One thread at a time writes this, since the loader holds its lock around each walk of its
 // objects.
@@ -60,44 +52,6 @@ struct look {
 static uintptr_t page_bytes(void)
 {
     return (uintptr_t)sysconf(_SC_PAGESIZE);
-}
-
-// Whether the loader lets an address of an object be written when it has relocated the object. It
-// protects whole pages of what is read-only after that.
-static bool is_writable(const struct dl_phdr_info *info, uintptr_t address)
-{
-    bool writable = false;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        uintptr_t first = info->dlpi_addr + segment->p_vaddr, end = first + segment->p_memsz;
-        if (segment->p_type == PT_GNU_RELRO && address >= (first & -page_bytes()) &&
-            address < (end & -page_bytes()))
-            return false;
-        if (segment->p_type == PT_LOAD && address >= first && address < end)
-            writable = segment->p_flags & PF_W;
-    }
-    return writable;
-}
-
-// Writes an address to a protected page, by the kernel, which writes whatever the protection is.
-// Changing the protection and back would disturb a thread that is relocating the object.
-static bool write_protected(uintptr_t *slot, uintptr_t address)
-{
-    int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
-    if (memory < 0)
-        return false;
-    bool written = pwrite(memory, &address, sizeof(address), (off_t)(uintptr_t)slot) ==
-                   (ssize_t)sizeof(address);
-    close(memory);
-    return written;
-}
-
-static void store_slot(const struct dl_phdr_info *info, uintptr_t *slot, uintptr_t address)
-{
-    if (is_writable(info, (uintptr_t)slot))
-        __atomic_store_n(slot, address, __ATOMIC_RELAXED);
-    else if (!write_protected(slot, address))
-        state.is_incomplete = true;
 }
 
 static uintptr_t stub_of(enum fr_fn fn)
@@ -198,58 +152,6 @@ static uintptr_t better_target(const char *name, uintptr_t target, struct fr_cor
     return looks_up && lookups.usual && strcmp(name, "dlsym") == 0 ? lookups.usual : 0;
 }
 
-struct relocations {
-    const ElfW(Rela) * first;
-    size_t bytes;
-};
-
-static void point_slots(const struct dl_phdr_info *info, const struct fr_core_object *object,
-                        struct relocations list)
-{
-    struct fr_core_bounds own = fr_core_object_bounds(info);
-    for (size_t i = 0; i < list.bytes / sizeof(*list.first); i++) {
-        const ElfW(Rela) *entry = &list.first[i];
-        const ElfW(Sym) *symbol = &object->symbols[ELF64_R_SYM(entry->r_info)];
-        unsigned type = ELF64_R_TYPE(entry->r_info);
-        if (!ELF64_R_SYM(entry->r_info) || symbol->st_shndx != SHN_UNDEF ||
-            (type != ADDRESS && type != DATA_SLOT && type != CALL_SLOT))
-            continue;
-        uintptr_t *slot = (uintptr_t *)(object->base + entry->r_offset);
-        uintptr_t better = better_target(object->strings + symbol->st_name,
-                                         __atomic_load_n(slot, __ATOMIC_RELAXED), own);
-        if (better)
-            store_slot(info, slot, better);
-    }
-}
-
-// Points what an object has bound at the stubs. The addresses that only the object's base makes
-// right come first in their list, without symbols.
-static void point_object(const struct dl_phdr_info *info, const struct fr_core_object *object)
-{
-    struct relocations calls = {0}, others = {0};
-    size_t relative = 0;
-    for (const ElfW(Dyn) *entry = object->dynamic; entry->d_tag != DT_NULL; entry++) {
-        const void *at = (const void *)fr_core_object_absolute(object->base, entry->d_un.d_ptr);
-        if (entry->d_tag == DT_JMPREL)
-            calls.first = at;
-        else if (entry->d_tag == DT_PLTRELSZ)
-            calls.bytes = entry->d_un.d_val;
-        else if (entry->d_tag == DT_RELA)
-            others.first = at;
-        else if (entry->d_tag == DT_RELASZ)
-            others.bytes = entry->d_un.d_val;
-        else if (entry->d_tag == DT_RELACOUNT)
-            relative = entry->d_un.d_val;
-    }
-    if (calls.first)
-        point_slots(info, object, calls);
-    if (others.first && relative * sizeof(*others.first) <= others.bytes) {
-        others.first += relative;
-        others.bytes -= relative * sizeof(*others.first);
-        point_slots(info, object, others);
-    }
-}
-
 // Whether an object wraps functions that receive. Such tools may keep the real functions' addresses
 // in their data, taken before the table was rewritten.
 static bool wraps_receives(const struct fr_core_object *object)
@@ -287,7 +189,8 @@ static void point_data(const struct dl_phdr_info *info)
         if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_W) || bytes < 2 * step)
             continue;
         uintptr_t end = (first + bytes - step) & -step;
-        while (first < end && !is_writable(info, first)) // the loader's part comes first
+        while (first < end &&
+               !fr_core_object_is_writable(info, first)) // the loader's part comes first
             first += step;
         point_words((uintptr_t *)first, (end - first) / step);
     }
@@ -320,7 +223,8 @@ FR_UNSANITIZED static void look_into(const struct dl_phdr_info *info)
     }
     if (fr_core_is_within(state.mpi, info->dlpi_addr) || fr_core_object_is_component(info))
         return;
-    point_object(info, &object);
+    if (!fr_core_object_point_slots(info, &object, better_target))
+        state.is_incomplete = true;
     if (info->dlpi_name[0] && wraps_receives(&object))
         point_data(info);
 }

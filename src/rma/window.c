@@ -153,7 +153,9 @@ static enum obstacle find_mute(enum fr_rma_server *server)
     int level = fr_abi_mpi.THREAD_MULTIPLE;
     FR_MPI(Query_thread, FR_PTR(&level));
     bool has_threads = level == fr_abi_mpi.THREAD_MULTIPLE;
-    *server = has_threads ? FR_RMA_BY_THREAD : fr_abi_can_hook() ? FR_RMA_BY_HOOK : FR_RMA_BY_CALLS;
+    *server = has_threads                        ? FR_RMA_BY_THREAD
+              : fr_abi_can_hook(fr_job_progress) ? FR_RMA_BY_HOOK
+                                                 : FR_RMA_BY_CALLS;
     if (fr_job_comm() == fr_abi_mpi.COMM_NULL || fr_job_control_rank() < 0)
         return NO_MESSAGES;
     return has_threads && fr_core_settings()->progress == FR_PROGRESS_MANUAL ? NO_THREAD : NONE;
@@ -190,7 +192,7 @@ static enum obstacle prepare(struct fr_rma_window *window, const struct fr_rma_o
         return BAD;
     find_world(window, offer->comm);
     own->mute = find_mute(&window->server);
-    own->by_calls = window->server != FR_RMA_BY_THREAD && !fr_abi_is_open_mpi();
+    own->by_calls = window->server == FR_RMA_BY_CALLS;
     if (offer->lacks_memory)
         return NO_MEMORY;
     if (window->rank == find_leader(window) && fr_rma_words_open(&window->words, true) != FR_OK)
@@ -232,8 +234,7 @@ static void send_again(struct fr_rma_window *window, const struct fr_rma_advert 
 }
 
 // Finds whether ranks have to send messages. Returns the rank that stands in the way, and writes
-// why; NULL if none does. Ranks FR_RMA_BY_CALLS meet before collectives, and others do not. Under
-// MPICH 5 a barrier does not end beside FR_RMA_BY_HOOK where some ranks have several threads.
+// why; NULL if none does. Ranks FR_RMA_BY_CALLS meet before collectives, and others do not.
 static const struct fr_rma_advert *
 judge_messages(struct fr_rma_window *window, const struct fr_rma_advert *adverts, unsigned *why)
 {

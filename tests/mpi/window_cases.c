@@ -327,6 +327,9 @@ static void meet_without_window(int way, MPI_Comm comm, MPI_Win host)
         MPI_Group_free(&group);
         MPI_Group_free(&all);
         break;
+    case 2:
+        MPI_Win_fence(0, host);
+        break;
     default:
         MPI_File_open(comm, "/dev/null", MPI_MODE_RDWR, MPI_INFO_NULL, &file);
         MPI_File_close(&file);
@@ -338,7 +341,7 @@ static void meet_without_window(int way, MPI_Comm comm, MPI_Win host)
 // act on its accesses.
 static void wait_in_chains(bool in_windows)
 {
-    enum { CHAINS = 3, IN_WINDOW = 1 };
+    enum { CHAINS = 4, FIRST_IN_WINDOW = 1, LAST_IN_WINDOW = 2 };
     int done = 0;
     int word = 0, origin = 1, other = 2;
     struct memory memory;
@@ -349,7 +352,7 @@ static void wait_in_chains(bool in_windows)
         MPI_Win_create(&word, sizeof(word), 1, MPI_INFO_NULL, some, &host);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int way = 0; way < CHAINS; way++) {
-        if (way == IN_WINDOW && !in_windows)
+        if (way >= FIRST_IN_WINDOW && way <= LAST_IN_WINDOW && !in_windows)
             continue;
         if (rank == origin)
             increment(win, done++);

@@ -53,6 +53,20 @@ static inline bool fr_core_is_within(struct fr_core_bounds bounds, uintptr_t add
     return address >= bounds.first && address <= bounds.last;
 }
 
+// Returns whether the loader lets an address of an object be written when it has relocated the
+// object. It protects whole pages of what is read-only after that.
+bool fr_core_object_is_writable(const struct dl_phdr_info *info, uintptr_t address);
+
+// Returns what the slot of a function of another object has to hold instead of `target`, 0 if it is
+// right. A target within `own`, the object's bounds, is not bound yet.
+typedef uintptr_t fr_core_better_target(const char *name, uintptr_t target,
+                                        struct fr_core_bounds own);
+
+// Asks that for each slot of an object, and stores it. Returns false if one could not be written.
+bool fr_core_object_point_slots(const struct dl_phdr_info *info,
+                                const struct fr_core_object *object,
+                                fr_core_better_target *better_target);
+
 // Returns whether the object is a component of Open MPI, loaded from a file of its own.
 bool fr_core_object_is_component(const struct dl_phdr_info *info);
 
