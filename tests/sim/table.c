@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 static void *ranges;
+static struct sim_range *last_found; // of them, or NULL; kernels mostly ask for the same again
 static void *objects;
 static uint64_t last_buffer_id;
 
@@ -57,6 +58,7 @@ uint64_t sim_range_newest(void)
 void sim_range_remove(struct sim_range *range)
 {
     sim_touch_remove(range);
+    last_found = NULL;
     tdelete(range, &ranges, compare_ranges);
     free(range);
 }
@@ -70,7 +72,11 @@ struct sim_range *sim_range_overlap(uintptr_t address, size_t bytes)
     } key = {address, bytes};
     _Static_assert(offsetof(struct sim_range, base) == 0, "the key is a prefix of a range");
     _Static_assert(offsetof(struct sim_range, bytes) == sizeof(uintptr_t), "as above");
+    if (last_found && compare_ranges(&key, last_found) == 0)
+        return last_found;
     struct sim_range **node = tfind(&key, &ranges, compare_ranges);
+    if (node)
+        last_found = *node;
     return node ? *node : NULL;
 }
 
