@@ -11,8 +11,8 @@
 // for as long as there is memory with that id, in whichever thread.
 //
 // Some memory cannot be told so; with driver 580 that is all VMM memory. For that the default
-// streams are looked at once in every MPI call. They are asked first, and the host waits only for
-// work that is under way.
+// streams are waited for in every MPI call, once for all such memory of a device. Asking an idle
+// stream whether it has work takes as long as waiting for it: 1.5 to 1.7 us on an H200.
 //
 // The device is not made to wait in its place. An event on the legacy stream would make all
 // blocking streams of the application wait for each other. And where ranks agree in host memory,
@@ -88,13 +88,6 @@ bool fr_cuda_is_captured(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static CUresult wait_for_stream(CUstream stream)
-{
-    CUresult result =
-        fr_cu.cuStreamQuery != NULL ? fr_cu.cuStreamQuery(stream) : CUDA_ERROR_NOT_READY;
-    return result == CUDA_ERROR_NOT_READY ? fr_cu.cuStreamSynchronize(stream) : result;
-}
-
 // Waits for the default streams. Returns CUDA_ERROR_STREAM_CAPTURE_IMPLICIT where one is left out:
 // work begun there before the capture cannot be waited for, and none can have begun since.
 static CUresult wait_for_streams(void)
@@ -103,7 +96,7 @@ static CUresult wait_for_streams(void)
     bool all = true;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(streams); i++) {
         bool captured = fr_cuda_is_captured(streams[i]);
-        CUresult result = captured ? CUDA_SUCCESS : wait_for_stream(streams[i]);
+        CUresult result = captured ? CUDA_SUCCESS : fr_cu.cuStreamSynchronize(streams[i]);
         if (result != CUDA_SUCCESS)
             return result;
         all = all && !captured;
@@ -194,7 +187,7 @@ static enum fr_status wait_for_default_streams(CUcontext inside, bool anew, bool
         bool captured = results[i] == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
         *all = *all && !captured;
         if (results[i] != CUDA_SUCCESS && !captured)
-            return fr_cuda_fail("a wait for a default stream", results[i]);
+            return fr_cuda_fail("cuStreamSynchronize", results[i]);
     }
     return FR_OK;
 }
