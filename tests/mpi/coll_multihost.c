@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Collectives between hosts that share an NVLink clique, one case a launch:
 //
-//   across CASE [KIND [ROUNDS]]
+//   across CASE [KIND [ROUNDS | FORM]]
 //
 // Cases: steady, the same calls again and again, and how many messages they take, also nonblocking
 // and persistent ones; turns, a rank
 // that comes late and has messages that need the others' progress; hosts, ranks with host buffers;
 // swaps, nonblocking all-to-all in place, of more than is page-locked for staging;
 // apart, calls with host buffers while the default stream waits for the program; late, a rank that
-// does not come in time; gone, a rank that has ended.
+// does not come in time; gone, a rank that has ended. The call that these two miss has a FORM:
+// blocking, nonblocking or persistent.
 //
 // Every byte is verified. What is counted needs the library of count.c.
 #include "../programs/harness.h"
@@ -324,12 +325,35 @@ static void apart(void)
     all_calls(4);
 }
 
-// What a call returns that another rank does not come to.
+static const char *form = "blocking";
+
+// Makes what calls of this form need.
+static void prepare_form(void)
+{
+#ifdef HAVE_PERSISTENT_COLLECTIVES
+    if (strcmp(form, "persistent") == 0)
+        MPI_Allreduce_init(send_memory.address, receive_memory.address, FLOATS, MPI_FLOAT, MPI_SUM,
+                           MPI_COMM_WORLD, MPI_INFO_NULL, &standing);
+#endif
+}
+
+// Returns what a call returns that another rank does not come to, or its wait.
 static int call_alone(void)
 {
+    MPI_Request request;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    return MPI_Alltoall(send_memory.address, BYTES, MPI_BYTE, receive_memory.address, BYTES,
-                        MPI_BYTE, MPI_COMM_WORLD);
+#ifdef HAVE_PERSISTENT_COLLECTIVES
+    if (strcmp(form, "persistent") == 0) {
+        int result = MPI_Start(&standing);
+        return result != MPI_SUCCESS ? result : MPI_Wait(&standing, MPI_STATUS_IGNORE);
+    }
+#endif
+    if (strcmp(form, "blocking") == 0)
+        return MPI_Alltoall(send_memory.address, BYTES, MPI_BYTE, receive_memory.address, BYTES,
+                            MPI_BYTE, MPI_COMM_WORLD);
+    int result = MPI_Ialltoall(send_memory.address, BYTES, MPI_BYTE, receive_memory.address, BYTES,
+                               MPI_BYTE, MPI_COMM_WORLD, &request);
+    return result != MPI_SUCCESS ? result : MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 // Some ranks run into the limit, and what they say ends the others, and the late one.
@@ -337,6 +361,7 @@ static void late(void)
 {
     double begin = MPI_Wtime();
     all_calls(0);
+    prepare_form();
     if (rank == size - 1)
         sleep(4);
     must(call_alone() != MPI_SUCCESS, "it ends well");
@@ -347,6 +372,7 @@ static void late(void)
 static void gone(void)
 {
     all_calls(0);
+    prepare_form();
     if (rank == size - 1)
         _exit(0);
     must(call_alone() != MPI_SUCCESS, "it ends well");
@@ -358,6 +384,7 @@ static void gone(void)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
+    form = argc > 3 ? argv[3] : form;
     enum memory_kind kind = argc > 2 ? memory_kind_named(argv[2]) : MEMORY_VMM_FABRIC;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
