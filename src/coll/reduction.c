@@ -165,38 +165,58 @@ static struct fr_device_reduction describe(const struct fr_coll_team *team,
     return work;
 }
 
-static enum fr_status move_slice(const struct fr_coll_team *team, struct fr_coll_reduce *reduce,
-                                 struct fr_policy_slice slice, unsigned max_sms,
-                                 struct fr_device_work *work)
-{
-    reduce->work = describe(team, reduce, slice);
-    fr_device_reduce_begin(&reduce->mover, &reduce->work, max_sms, work);
-    return FR_OK;
-}
-
 static enum fr_status move(struct fr_coll_team *team, void *operation, int step,
                            struct fr_device_work *work)
 {
+    struct fr_coll_reduce *reduce = operation;
     (void)step;
-    return move_slice(team, operation, slice_of(team, operation),
-                      (unsigned)fr_core_settings()->peer_sms, work);
+    reduce->work = describe(team, reduce, slice_of(team, reduce));
+    fr_device_reduce_begin(&reduce->mover, &reduce->work, (unsigned)fr_core_settings()->peer_sms,
+                           work);
+    return FR_OK;
+}
+
+// Gives each rank its part of a scattered result. Returns false where the parts that the ranks
+// advertise are not the whole vector.
+static bool scatter(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce,
+                    struct fr_device_reduction *work, size_t slices[FR_REDUCE_SOURCES])
+{
+    size_t left = reduce->elements;
+    work->targets = (unsigned)team->size;
+    work->slices = slices;
+    for (int rank = 0; rank < team->size; rank++) {
+        const struct fr_coll_slot *slot =
+            fr_coll_slot_of(fr_coll_agreed_slots(team), rank, RECEIVE);
+        slices[rank] = slot->bytes / reduce->element_bytes;
+        if (slices[rank] > left)
+            return false;
+        left -= slices[rank];
+        work->target[rank] = slices[rank] > 0 ? target_of(team, reduce, rank, 0) : 0;
+    }
+    return left == 0;
 }
 
 static enum fr_status move_all(struct fr_coll_team *team, void *operation,
                                struct fr_device_work *work)
 {
-    const struct fr_coll_reduce *reduce = operation;
+    struct fr_coll_reduce *reduce = operation;
+    size_t slices[FR_REDUCE_SOURCES];
     const int sharers = fr_coll_count_ranks_on(team, reduce->mover.device);
-    return move_slice(team, operation, (struct fr_policy_slice){0, reduce->elements},
-                      fr_policy_sms_of((unsigned)fr_core_settings()->peer_sms, sharers), work);
+    reduce->work = describe(team, reduce, (struct fr_policy_slice){0, reduce->elements});
+    if (reduce->form == FR_COLL_SCATTERED && !scatter(team, reduce, &reduce->work, slices))
+        return FR_ERR_INVALID;
+    fr_device_reduce_begin(&reduce->mover, &reduce->work,
+                           fr_policy_sms_of((unsigned)fr_core_settings()->peer_sms, sharers), work);
+    reduce->work.slices = NULL;
+    return FR_OK;
 }
 
-// Whether one rank's kernel can do the work of all. Results that are scattered go to a different
-// place each.
+// Whether one rank can do the work of all.
 static bool suits_one(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce)
 {
-    return reduce->is_queued && reduce->form != FR_COLL_SCATTERED &&
-           fr_policy_reduction_suits_one(reduce->elements * reduce->element_bytes, team->size);
+    return reduce->is_queued &&
+           fr_policy_reduction_suits_one(reduce->elements * reduce->element_bytes, team->size,
+                                         reduce->form == FR_COLL_SCATTERED);
 }
 
 static bool plan_move(struct fr_coll_team *team, void *operation, struct fr_device_move *move)

@@ -122,16 +122,37 @@ void fr_device_reduce_fill(struct fr_reduce *params, const struct fr_device_redu
     part(params, reduction->elements);
 }
 
+// Launches a kernel. The last one of a reduction tells the host that the work is done: the others
+// come before it in their stream.
 static void launch(struct fr_device_work *work, const struct fr_device_reduction *reduction,
-                   unsigned max_sms)
+                   unsigned max_sms, bool is_last)
 {
     struct fr_reduce params;
     fr_device_reduce_fill(&params, reduction);
-    params.words = (uintptr_t)work->words;
+    params.words = is_last ? (uintptr_t)work->words : 0;
     params.value = work->value;
-    work->blocks = fr_device_reduce_blocks(&params, max_sms);
-    fr_device_work_judge(work, work->kernels->ops->launch(work->kernels, FR_KERNEL_REDUCE,
-                                                          work->blocks, &params, work->streams[0]));
+    unsigned blocks = fr_device_reduce_blocks(&params, max_sms);
+    work->blocks = is_last ? blocks : 0;
+    fr_device_work_judge(work, work->kernels->ops->launch(work->kernels, FR_KERNEL_REDUCE, blocks,
+                                                          &params, work->streams[0]));
+}
+
+// Launches a kernel for each slice that has elements.
+static void launch_slices(struct fr_device_work *work, const struct fr_device_reduction *reduction,
+                          unsigned max_sms)
+{
+    struct fr_device_reduction slice = *reduction;
+    slice.targets = 1;
+    size_t left = reduction->elements;
+    for (unsigned i = 0; i < reduction->targets && left > 0 && work->status == FR_OK; i++) {
+        slice.elements = reduction->slices[i] < left ? reduction->slices[i] : left;
+        slice.target[0] = reduction->target[i];
+        left -= slice.elements;
+        if (slice.elements > 0)
+            launch(work, &slice, max_sms, left == 0);
+        for (unsigned source = 0; source < slice.sources; source++)
+            slice.source[source] += slice.elements * element_bytes[slice.row];
+    }
 }
 
 void fr_device_reduce_begin(const struct fr_device_range *range,
@@ -148,8 +169,10 @@ void fr_device_reduce_begin(const struct fr_device_range *range,
     work->kernels = fr_device_kernels_get(&scope, FR_IMAGE_REDUCE);
     if (!work->kernels)
         work->status = FR_ERR_UNSUPPORTED;
-    else if (fr_device_work_take(work))
-        launch(work, reduction, max_sms);
+    else if (fr_device_work_take(work) && reduction->slices)
+        launch_slices(work, reduction, max_sms);
+    else if (work->status == FR_OK)
+        launch(work, reduction, max_sms, true);
     fr_device_scope_leave(&scope);
 }
 

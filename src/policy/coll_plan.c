@@ -33,8 +33,11 @@ bool fr_policy_reduction_is_shared(size_t bytes, int ranks, bool to_root, size_t
 
 // Each link carries about twice a vector into its GPU where the work is shared, and all others'
 // vectors where one rank does it. Between two ranks that is the same.
-bool fr_policy_reduction_suits_one(size_t bytes, int ranks)
+bool fr_policy_reduction_suits_one(size_t bytes, int ranks, bool is_scattered)
 {
+    enum { MOST_LAUNCHES = 8 };
+    if (is_scattered && ranks > MOST_LAUNCHES)
+        return false;
     return ranks <= 2 || bytes <= (size_t)BY_ONE_BYTES / (size_t)(ranks - 2);
 }
 

@@ -120,7 +120,8 @@ static struct fr_coll_buffer buffer_of(const struct driver_memory *memory)
 }
 
 // One operation on both ranks.
-enum kind { ALLTOALL, REDUCE, BCAST, KINDS };
+enum kind { ALLTOALL, REDUCE, SCATTER, BCAST, KINDS };
+enum { FIRST_PART = 2001 }; // of a scattered result, rank 0's
 struct operation {
     enum kind kind;
     struct pair *pair;
@@ -154,18 +155,24 @@ static void begin_alltoall(struct operation *op, int rank)
     fr_coll_alltoall_begin(&op->tasks[rank], &pair->teams[rank], &op->alltoalls[rank]);
 }
 
+static size_t result_bytes(const struct operation *op, int rank)
+{
+    return op->kind != SCATTER ? BYTES : rank == 0 ? FIRST_PART : BYTES - FIRST_PART;
+}
+
 static void begin_reduce(struct operation *op, int rank)
 {
     struct pair *pair = op->pair;
     op->reduces[rank] = (struct fr_coll_reduce){
         .call = "reduce",
-        .form = FR_COLL_TO_ALL,
+        .form = op->kind == SCATTER ? FR_COLL_SCATTERED : FR_COLL_TO_ALL,
         .row = fr_device_reduce_row(FR_TYPE_U8, FR_OP_BXOR),
         .elements = BYTES,
-        .own_elements = BYTES,
+        .own_first = op->kind == SCATTER && rank > 0 ? FIRST_PART : 0,
+        .own_elements = result_bytes(op, rank),
         .is_queued = op->is_queued,
         .send = {.address = (uintptr_t)pair->from[rank].address, .bytes = BYTES},
-        .receive = {.address = (uintptr_t)pair->to[rank].address, .bytes = BYTES},
+        .receive = {.address = (uintptr_t)pair->to[rank].address, .bytes = result_bytes(op, rank)},
         .read = buffer_of(&pair->from[rank]),
         .written = buffer_of(&pair->to[rank]),
         .mover = buffer_of(&pair->from[rank]).range,
@@ -188,7 +195,11 @@ static void begin_bcast(struct operation *op, int rank)
 static void begin(struct operation *op, int rank)
 {
     static void (*const begins[])(struct operation * op, int rank) = {
-        [ALLTOALL] = begin_alltoall, [REDUCE] = begin_reduce, [BCAST] = begin_bcast};
+        [ALLTOALL] = begin_alltoall,
+        [REDUCE] = begin_reduce,
+        [SCATTER] = begin_reduce,
+        [BCAST] = begin_bcast,
+    };
     begins[op->kind](op, rank);
 }
 
@@ -210,8 +221,10 @@ static void expect(const struct operation *op, int rank, unsigned char *expected
         check_fill(expected + from * PART, PART, op->seed + (uint64_t)(first * RANKS + slice));
         check_fill(other + from * PART, PART, op->seed + (uint64_t)(RANKS + from));
     }
-    for (size_t i = 0; i < BYTES && op->kind == REDUCE; i++)
+    for (size_t i = 0; i < BYTES && (op->kind == REDUCE || op->kind == SCATTER); i++)
         expected[i] ^= other[i];
+    if (op->kind == SCATTER && rank > 0)
+        memmove(expected, expected + FIRST_PART, result_bytes(op, rank));
 }
 
 static bool has_result(const struct operation *op, int rank)
@@ -220,7 +233,7 @@ static bool has_result(const struct operation *op, int rank)
     struct driver_memory part = op->pair->to[rank];
     expect(op, rank, expected);
     driver_read(found, &part, BYTES);
-    return memcmp(found, expected, BYTES) == 0;
+    return memcmp(found, expected, result_bytes(op, rank)) == 0;
 }
 
 static void check(const struct operation *op)
@@ -312,11 +325,11 @@ static void *say_soon(void *segment)
 
 // A reduction that calls need not wait for, after one on the same memory. Rank 0 comes first, and
 // goes on no more until the other has done its part: all of it, unless rank 0 waits by then.
-static void test_one_for_all(struct pair *pair, enum waits waits)
+static void test_one_for_all(struct pair *pair, enum kind kind, enum waits waits)
 {
     pthread_t thread;
     struct operation op = {
-        .kind = REDUCE, .pair = pair, .seed = 21 + (uint64_t)waits, .is_queued = true};
+        .kind = kind, .pair = pair, .seed = 21 + (uint64_t)waits, .is_queued = true};
     struct fr_coll_task *const both[] = {&op.tasks[0], &op.tasks[1]};
     uint64_t random = 23;
     bool over = false;
@@ -340,7 +353,8 @@ static void test_one_for_all(struct pair *pair, enum waits waits)
         CHECK(fr_coll_task_progress(&op.tasks[1], &over) == FR_OK && !over);
     if (waits == FIRST_SOON)
         pthread_join(thread, NULL);
-    CHECK(has_result(&op, 0) == (waits == NOBODY) && has_result(&op, 1) == (waits == NOBODY));
+    CHECK(has_result(&op, 0) == (waits == NOBODY));
+    CHECK(has_result(&op, 1) == (waits == NOBODY || kind == SCATTER));
     run_all(both, RANKS, 1, &random, FR_OK);
     check(&op);
 }
@@ -466,7 +480,8 @@ static void run_tasks(void)
     test_orders(pairs);
     test_turns(&pairs[0]);
     for (int waits = NOBODY; waits <= FIRST_SOON && !in_slabs; waits++)
-        test_one_for_all(&pairs[0], (enum waits)waits);
+        for (int kind = REDUCE; kind <= SCATTER; kind++)
+            test_one_for_all(&pairs[0], (enum kind)kind, (enum waits)waits);
     for (int declining = 0; declining <= RANKS; declining++) {
         test_short(&pairs[0], declining, false);
         if (declining > 0)

@@ -76,6 +76,9 @@ struct fr_device_reduction {
     unsigned targets; // as many as sources for a scan
     uintptr_t source[FR_REDUCE_SOURCES];
     uintptr_t target[FR_REDUCE_SOURCES];
+    // NULL: each target gets all elements. Else it gets so many, those behind the elements of the
+    // targets before it, and they add up to all. Each takes a launch in the same stream.
+    const size_t *slices;
 };
 
 // Reduces, and waits until the results are where peers and the host see them.
@@ -89,7 +92,8 @@ FR_MUST_CHECK enum fr_status fr_device_reduce(const struct fr_device_range *rang
                                               unsigned max_sms);
 
 // Begins a reduction as fr_device_reduce does, and does not wait. `work` is in use, and `range`
-// must stay in place, until fr_device_work_end, which returns any failure.
+// must stay in place, until fr_device_work_end, which returns any failure. `reduction` is not
+// needed after the call.
 void fr_device_reduce_begin(const struct fr_device_range *range,
                             const struct fr_device_reduction *reduction, unsigned max_sms,
                             struct fr_device_work *work);

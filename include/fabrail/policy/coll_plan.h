@@ -24,8 +24,9 @@ struct fr_policy_slice fr_policy_slice(size_t elements, size_t element_bytes, in
 bool fr_policy_reduction_is_shared(size_t bytes, int ranks, bool to_root, size_t share_min_bytes);
 
 // Returns whether one rank may do a reduction for all, where others would come later. It moves all
-// vectors over its own link, so there is a bound to the time by which this takes longer.
-bool fr_policy_reduction_suits_one(size_t bytes, int ranks);
+// vectors over its own link, so there is a bound to the time by which this takes longer. A result
+// that is scattered takes a launch for each rank.
+bool fr_policy_reduction_suits_one(size_t bytes, int ranks, bool is_scattered);
 
 // Returns for how many nanoseconds that rank looks whether the others come in time to share the
 // work. 0 where a share would save no more.
