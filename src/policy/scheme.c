@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The choice of a message's scheme, with the reason in words, and of the verb by which rails move
-// it.
+// The choice of a message's scheme by the rows of schemes.def, with the reason in words, and of the
+// verb by which rails move it.
 #include "config.h"
 
 #include "fabrail/policy/scheme.h"
-
-static struct fr_policy_scheme_choice choice(enum fr_policy_scheme scheme, const char *reason)
-{
-    return (struct fr_policy_scheme_choice){scheme, reason};
-}
 
 static bool has_failed(const struct fr_policy_message *message, enum fr_policy_scheme scheme)
 {
@@ -51,48 +46,32 @@ static bool is_readable(const struct fr_policy_message *message)
     return message->one_piece || (message->travels && !packs_first(message));
 }
 
-// Only a message that the receiver can take back on its own host may stay in the application's
-// buffer.
-static bool can_get(const struct fr_policy_message *message)
+// Returns whether the receiver's device reaches memory of the sender's, and the message is worth
+// it.
+static bool is_in_reach(const struct fr_policy_message *message)
 {
-    return message->here && !avoids_turns(message) && is_readable(message) &&
-           !message->must_leave && message->exported && message->mapped && !message->host_memory &&
-           !has_failed(message, FR_SCHEME_GET);
-}
-
-static bool can_stage(const struct fr_policy_message *message)
-{
-    if (message->absolute || message->workspace_full || message->host_memory ||
-        avoids_turns(message) || has_failed(message, FR_SCHEME_STAGED_GET))
-        return false;
     return message->here || (message->in_clique && message->bytes >= message->clique_min_bytes);
 }
 
+// Returns whether the bytes can be copied to device workspace.
+static bool has_workspace(const struct fr_policy_message *message)
+{
+    return !message->absolute && !message->workspace_full && !message->host_memory;
+}
+
 // A single rail gives nothing that MPI does not.
-static bool can_have_rails(const struct fr_policy_message *message)
+static bool has_rails(const struct fr_policy_message *message)
 {
     return message->rails >= (message->rail_use == FR_RAIL_FORCE ? 1 : 2);
 }
 
-static bool can_rail(const struct fr_policy_message *message)
-{
-    bool full = message->host_full && !fr_policy_rails_read_device(message);
-    return fr_policy_wants_rails(message) && can_have_rails(message) && !full &&
-           !has_failed(message, FR_SCHEME_RAIL);
-}
-
 enum { SHORT_BYTES = 4096 }; // a message about as long as the longest RTS, which MPI sends at once
 
-// A buffered send is complete at once, so nobody would move its fragments. Without room any copy
-// would be too much, so that shorter messages go this way as well.
-static bool can_pipeline(const struct fr_policy_message *message)
+// A buffered send is complete at once, so nobody would move its fragments.
+static bool suits_fragments(const struct fr_policy_message *message)
 {
-    bool waits = fr_policy_waits_to_be_asked(message);
-    size_t least = waits && message->pipeline_min_bytes > SHORT_BYTES ? SHORT_BYTES
-                                                                      : message->pipeline_min_bytes;
-    return message->by_fragments && message->pipeline_min_bytes > 0 && message->bytes >= least &&
-           !message->absolute && !message->must_leave && !message->host_memory &&
-           (!message->host_full || waits) && !has_failed(message, FR_SCHEME_PIPELINE);
+    return message->by_fragments && message->pipeline_min_bytes > 0 && !message->absolute &&
+           !message->must_leave && !message->host_memory;
 }
 
 static const char *reason_to_pass(const struct fr_policy_message *message)
@@ -150,7 +129,7 @@ static enum obstacle obstacle_of(const struct fr_policy_message *message)
         return RAIL_MIN;
     if (has_failed(message, FR_SCHEME_RAIL))
         return RAIL_FAILED;
-    return can_have_rails(message) ? HOST_FULL : FEW_RAILS;
+    return has_rails(message) ? HOST_FULL : FEW_RAILS;
 }
 
 // Returns the reason in words. A message goes in fragments for the same reasons for which a shorter
@@ -183,35 +162,13 @@ static const char *text_of(enum obstacle obstacle, bool in_fragments)
     return texts[obstacle][in_fragments];
 }
 
-static const char *reason_for_none(const struct fr_policy_message *message)
+struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_message *m)
 {
-    return message->host_memory ? reason_to_pass(message) : text_of(obstacle_of(message), false);
-}
-
-struct fr_policy_scheme_choice fr_policy_choose_scheme(const struct fr_policy_message *message)
-{
-    if (message->crowded && message->bytes < SHORT_BYTES)
-        return choice(FR_SCHEME_NONE, "many messages wait, and this one is short");
-    if (message->by_cpu)
-        return choice(FR_SCHEME_NONE, "it is short, and the CPU reads device memory itself");
-    if (can_get(message))
-        return choice(FR_SCHEME_GET, "the receiver maps this memory");
-    if (can_stage(message) && message->here && message->mapped && packs_first(message))
-        return choice(FR_SCHEME_STAGED_GET, "short blocks, so they are packed into workspace that "
-                                            "the receiver maps");
-    if (can_stage(message))
-        return choice(FR_SCHEME_STAGED_GET, "the receiver maps the workspace");
-    if (can_rail(message) && fr_policy_rails_read_device(message))
-        return choice(FR_SCHEME_RAIL,
-                      "over all NICs that both ends have in common, from device memory");
-    if (can_rail(message))
-        return choice(FR_SCHEME_RAIL, "over all NICs that both ends have in common");
-    if (can_pipeline(message) && fr_policy_waits_to_be_asked(message))
-        return choice(FR_SCHEME_PIPELINE, "in fragments once the receiver asks for them, since no "
-                                          "room is left for a copy");
-    if (can_pipeline(message))
-        return choice(FR_SCHEME_PIPELINE, text_of(obstacle_of(message), true));
-    return choice(FR_SCHEME_NONE, reason_for_none(message));
+#define FR_CHOICE(id, condition, reason)                                                           \
+    if (!has_failed(m, FR_SCHEME_##id) && (condition))                                             \
+        return (struct fr_policy_scheme_choice){FR_SCHEME_##id, reason};
+#include "fabrail/policy/schemes.def"
+    return (struct fr_policy_scheme_choice){FR_SCHEME_NONE, ""}; // the last choice is always made
 }
 
 void fr_policy_note_failed_scheme(struct fr_policy_message *message, enum fr_policy_scheme scheme,
@@ -224,22 +181,26 @@ void fr_policy_note_failed_scheme(struct fr_policy_message *message, enum fr_pol
     message->staged_unmapped = message->staged_unmapped || status == FR_ERR_NOT_FOUND;
 }
 
+// What reports say of the schemes.
+static const struct {
+    const char *name;
+    enum fr_policy_path path;
+    const char *received;
+} schemes[FR_SCHEME_COUNT] = {
+    [FR_SCHEME_NONE] = {"none", FR_PATH_HOST, "the sender offered its memory"},
+#define FR_SCHEME(id, row, name, path, received)                                                   \
+    [FR_SCHEME_##id] = {name, FR_PATH_##path, received},
+#include "fabrail/policy/schemes.def"
+};
+
 enum fr_policy_path fr_policy_scheme_path(enum fr_policy_scheme scheme)
 {
-    if (scheme == FR_SCHEME_RAIL)
-        return FR_PATH_RAIL;
-    return scheme == FR_SCHEME_PIPELINE || scheme == FR_SCHEME_NONE ? FR_PATH_HOST : FR_PATH_PEER;
+    return scheme < FR_SCHEME_COUNT ? schemes[scheme].path : FR_PATH_PEER;
 }
 
 const char *fr_policy_scheme_name(enum fr_policy_scheme scheme)
 {
-    static const char *const names[FR_SCHEME_COUNT] = {
-        [FR_SCHEME_NONE] = "none",
-#define FR_SCHEME(id, row, name) [FR_SCHEME_##id] = (name),
-#include "fabrail/policy/schemes.def"
-#undef FR_SCHEME
-    };
-    return scheme < FR_SCHEME_COUNT ? names[scheme] : "unknown";
+    return scheme < FR_SCHEME_COUNT ? schemes[scheme].name : "unknown";
 }
 
 static struct fr_policy_verb_choice verb(enum fr_policy_verb verb, const char *reason)
@@ -269,12 +230,11 @@ struct fr_policy_verb_choice fr_policy_choose_verb(const struct fr_policy_rails 
 const char *fr_policy_scheme_received(enum fr_policy_scheme scheme, enum fr_policy_verb verb,
                                       bool on_device)
 {
+    if (scheme == FR_SCHEME_RAIL && on_device)
+        return verb == FR_VERB_WRITE
+                   ? "over all NICs that both ends have in common, written into device memory"
+                   : "over all NICs that both ends have in common, into device memory";
     if (scheme == FR_SCHEME_RAIL && verb == FR_VERB_WRITE)
-        return on_device ? "over all NICs that both ends have in common, written into device memory"
-                         : "over all NICs that both ends have in common, written by the sender";
-    if (scheme == FR_SCHEME_RAIL)
-        return on_device ? "over all NICs that both ends have in common, into device memory"
-                         : "over all NICs that both ends have in common";
-    return scheme == FR_SCHEME_PIPELINE ? "in fragments, as the sender has chosen"
-                                        : "the sender offered its memory";
+        return "over all NICs that both ends have in common, written by the sender";
+    return scheme < FR_SCHEME_COUNT ? schemes[scheme].received : "unknown";
 }

@@ -7,9 +7,8 @@
 const struct fr_rndv_scheme *fr_rndv_scheme_of(unsigned id)
 {
     static const struct fr_rndv_scheme *const rows[FR_SCHEME_COUNT] = {
-#define FR_SCHEME(id, row, name) [FR_SCHEME_##id] = &fr_rndv_##row,
+#define FR_SCHEME(id, row, name, path, received) [FR_SCHEME_##id] = &fr_rndv_##row,
 #include "fabrail/policy/schemes.def"
-#undef FR_SCHEME
     };
     return id < FR_SCHEME_COUNT ? rows[id] : NULL;
 }

@@ -3,6 +3,7 @@
 #ifndef FR_RNDV_SCHEMES_H
 #define FR_RNDV_SCHEMES_H
 
+#include "fabrail/policy/scheme.h"
 #include "fabrail/rndv/receive.h"
 #include "rndv/ledger.h"
 
@@ -53,10 +54,8 @@ struct fr_rndv_scheme {
     // did. NULL: never.
     bool (*rest)(void);
 };
-#define FR_SCHEME(id, row, name) extern const struct fr_rndv_scheme fr_rndv_##row;
-#include "fabrail/policy/scheme.h"
+#define FR_SCHEME(id, row, name, path, received) extern const struct fr_rndv_scheme fr_rndv_##row;
 #include "fabrail/policy/schemes.def"
-#undef FR_SCHEME
 extern const struct fr_rndv_scheme fr_rndv_waiting; // of senders alone: pipeline, not begun yet
 enum { FR_RNDV_LEAST_WAIT_NS = 100000 };            // a launch on either side
 

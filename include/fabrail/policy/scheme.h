@@ -8,9 +8,8 @@
 
 enum fr_policy_scheme {
     FR_SCHEME_NONE, // no RTS: MPI alone carries the message
-#define FR_SCHEME(id, row, name) FR_SCHEME_##id,
+#define FR_SCHEME(id, row, name, path, received) FR_SCHEME_##id,
 #include "fabrail/policy/schemes.def"
-#undef FR_SCHEME
     FR_SCHEME_COUNT,
 };
 
