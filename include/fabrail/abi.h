@@ -102,7 +102,11 @@ bool fr_abi_has(enum fr_fn fn);
 int fr_abi_call_at(enum fr_fn fn, void *address, const fr_word *args);
 
 // Returns the address of the real function, NULL when this MPI lacks it. Valid after fr_abi_find.
-void *fr_abi_address(enum fr_fn fn);
+extern void *fr_abi_reals[FR_FN_COUNT];
+static inline void *fr_abi_address(enum fr_fn fn)
+{
+    return fr_abi_reals[fn];
+}
 
 // Returns whether the MPI library itself made the call that returns to this address.
 bool fr_abi_is_internal(uintptr_t return_address);

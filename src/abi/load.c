@@ -17,6 +17,8 @@
 
 struct fr_abi_personality fr_abi_mpi;
 
+void *fr_abi_reals[FR_FN_COUNT]; // constant once is_found is set
+
 struct fr_abi_handles fr_abi_named_types[2];
 
 // All that is found, by one thread for all.
@@ -226,6 +228,7 @@ bool fr_abi_find(void)
     bool first = !atomic_load_explicit(&is_found, memory_order_relaxed);
     if (first) {
         known = found;
+        memcpy(fr_abi_reals, found.real, sizeof(fr_abi_reals));
         fr_abi_rows_fill();
         atomic_store_explicit(&is_found, true, memory_order_release);
     }
@@ -264,11 +267,6 @@ enum fr_status fr_abi_start(void)
     return known.status;
 }
 
-void *fr_abi_address(enum fr_fn fn)
-{
-    return known.real[fn];
-}
-
 void *fr_abi_profiler(enum fr_fn fn)
 {
     return known.profiler[fn];
@@ -276,5 +274,5 @@ void *fr_abi_profiler(enum fr_fn fn)
 
 bool fr_abi_has(enum fr_fn fn)
 {
-    return known.real[fn] != NULL;
+    return fr_abi_reals[fn] != NULL;
 }

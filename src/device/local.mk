@@ -3,7 +3,7 @@ libmodules_la_SOURCES += src/device/aperture.c src/device/aperture_cache.c src/d
 	src/device/classify.c include/fabrail/device/classify.h src/device/copy.c \
 	include/fabrail/device.h include/fabrail/device/range.h include/fabrail/device/memory.h include/fabrail/device/batch.h src/device/device_int.h src/device/ops.h src/device/context_objects.h include/fabrail/device/elements.h include/fabrail/device/kernels.h \
 	src/device/model.c src/device/barrier_kernel.c include/fabrail/device/barrier_kernel.h src/device/pack.c src/device/reshape.c \
-	include/fabrail/device/pack.h src/device/find_drivers.c \
+	include/fabrail/device/pack.h \
 	src/device/push.c src/device/reduce.c src/device/reduce_host.c include/fabrail/device/reduce.def include/fabrail/device/reduce.h \
 	include/fabrail/device/round.h src/device/vendors.c include/fabrail/device/shape.h include/fabrail/device/shape_table.h include/fabrail/device/shape_walk.h src/device/few.c src/device/runs.c include/fabrail/device/runs.h src/device/words.c src/device/work.c
 

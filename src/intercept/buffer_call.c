@@ -62,16 +62,19 @@ static enum fr_status open_apart(struct fr_request_op *op, unsigned index)
     return status;
 }
 
+// Prepares what MPI is given in place of the buffers: staging memory, or an RTS.
 static enum fr_status stage(struct fr_request_op *op)
 {
+    if (op->send)
+        fr_intercept_send_rewrite(op);
+    if (op->send && op->view_count == 1) // MPI gets the RTS alone
+        return FR_OK;
     for (unsigned v = 0; v < op->view_count; v++) {
         enum fr_status status = open_apart(op, v);
         if (status != FR_OK)
             return status;
     }
     enum fr_status status = fr_intercept_args_rewrite(op);
-    if (op->send)
-        fr_intercept_send_rewrite(op);
     // MPICH takes the data of some persistent collectives when they are made: of MPI_Gather_init,
     // and of others whose datatype it packs. It then gets what is there, as with host memory.
     bool starts = fr_abi_rows[op->fn].flags & FR_ROW_PERSISTENT;

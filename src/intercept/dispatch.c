@@ -133,8 +133,8 @@ static bool needs_look(const struct fr_intercept_entry *entry, const fr_word *re
         return (fr_intercept_rndv_is_enabled && may_bring_rts(entry, registers, stack)) ||
                !are_host_buffers(entry, registers, stack);
     case FR_CHECK_SEND:
-        return (fr_intercept_rndv_is_enabled && sends_by_rndv(entry, registers, stack)) ||
-               !are_host_buffers(entry, registers, stack);
+        return !are_host_buffers(entry, registers, stack) ||
+               (fr_intercept_rndv_is_enabled && sends_by_rndv(entry, registers, stack));
     case FR_CHECK_EXCHANGE:
         return (fr_intercept_nvlink_is_enabled() &&
                 !fr_abi_is_internal(caller_of(registers, stack))) ||

@@ -2,7 +2,6 @@ libmodules_la_SOURCES += \
 	src/intercept/args.c \
 	src/intercept/attach.c \
 	src/intercept/gpu_aware.h \
-	src/intercept/build.c \
 	src/intercept/by_messages.c \
 	src/intercept/coll_schedule.c \
 	src/intercept/coll_self.c \

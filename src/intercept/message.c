@@ -317,7 +317,8 @@ bool fr_intercept_send_start(struct fr_request_op *op, struct fr_staging_view *v
 void fr_intercept_send_rewrite(struct fr_request_op *op)
 {
     size_t length = 0;
-    fr_report_message(true, fr_job_rank(), fr_rndv_send_number(op->send));
+    if (FR_UNLIKELY(fr_report_on))
+        fr_report_message(true, fr_job_rank(), fr_rndv_send_number(op->send));
     op->args[0] = FR_PTR(fr_rndv_send_rts(op->send, &length));
     op->args[1] = length;
     op->args[2] = fr_abi_mpi.BYTE;

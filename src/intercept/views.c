@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Views of a call: which bytes of its buffers it reads and writes on this rank.
+// Views of a call: which bytes of its buffers it reads and writes on this rank. Those of
+// collectives are in coll_views.c.
 #include "config.h"
 
 #include "intercept/views.h"
@@ -128,4 +129,212 @@ enum fr_status fr_intercept_view_side(struct fr_request_op *op, const struct fr_
         return status;
     return side->has_counts ? view_array(op, side, copies, use)
                             : view_simple(op, side, copies, use);
+}
+
+// ---- by class
+
+static bool to_nobody(const struct fr_request_op *op, int arg)
+{
+    return (int)op->args[arg] == fr_abi_mpi.PROC_NULL;
+}
+
+static enum fr_status send(struct fr_request_op *op)
+{
+    if (to_nobody(op, fr_abi_rows[op->fn].peer))
+        return FR_OK;
+    return fr_intercept_view_side(op, &fr_abi_rows[op->fn].send, 1, FR_USE_IN);
+}
+
+static enum fr_status receive(struct fr_request_op *op)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    int message = row->message;
+    op->prefix_out = true;
+    if (message < 0 && to_nobody(op, row->peer))
+        return FR_OK;
+    if (message >= 0 && (!op->args[message] || fr_abi_handle_load((const void *)op->args[message],
+                                                                  0) == fr_abi_mpi.MESSAGE_NO_PROC))
+        return FR_OK;
+    return fr_intercept_view_side(op, &row->receive, 1, FR_USE_OUT);
+}
+
+// Whether the status tells how much has arrived. In MPICH up to 5.0 that of a nonblocking exchange
+// does not. Everything is then copied back, over what was copied in before.
+static bool status_counts(const struct fr_request_op *op)
+{
+    return fr_abi_rows[op->fn].request < 0;
+}
+
+static enum fr_status send_receive(struct fr_request_op *op)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    enum fr_status status = FR_OK;
+    op->prefix_out = status_counts(op);
+    if (!to_nobody(op, row->peer))
+        status = fr_intercept_view_side(op, &row->send, 1, FR_USE_IN);
+    if (status == FR_OK && !to_nobody(op, row->sender))
+        status = fr_intercept_view_side(op, &row->receive, 1,
+                                        op->prefix_out ? FR_USE_OUT : FR_USE_IN_OUT);
+    return status;
+}
+
+static enum fr_status replace(struct fr_request_op *op)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    struct fr_intercept_use use = {.out = !to_nobody(op, row->sender), .own = -1};
+    op->prefix_out = status_counts(op);
+    use.in = !to_nobody(op, row->peer) || (use.out && !op->prefix_out);
+    return use.in || use.out ? fr_intercept_view_side(op, &row->send, 1, use) : FR_OK;
+}
+
+// Whether MPI looks at no argument of an origin, which may be anything then. MPI is given zeros in
+// their place.
+static bool ignores_origin(struct fr_request_op *op, const struct fr_abi_side *side)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    if (side != &row->send || row->operation < 0 ||
+        fr_abi_handle(op->args[row->operation]) != fr_abi_mpi.NO_OP)
+        return false;
+    op->args[side->buffer] = op->args[side->count] = 0;
+    op->args[side->type] = fr_abi_mpi.BYTE;
+    return true;
+}
+
+// Views the buffers of a one-sided operation. Count and datatype follow each buffer, except where
+// there is one element of a datatype that all buffers share.
+static enum fr_status one_sided(struct fr_request_op *op)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    enum fr_status status = FR_OK;
+    op->rma.target = (int)op->args[row->peer];
+    if (to_nobody(op, row->peer))
+        return FR_OK;
+    for (unsigned i = 0; i < row->buffer_count && status == FR_OK; i++) {
+        const struct fr_abi_side *side = fr_abi_side_of(op->fn, row->buffers[i]);
+        struct fr_intercept_use use = side == &row->send ? FR_USE_IN : FR_USE_OUT;
+        if (side->count >= 0) {
+            if (!ignores_origin(op, side))
+                status = fr_intercept_view_side(op, side, 1, use);
+            continue;
+        }
+        status = fr_intercept_view_begin(op, row->buffers[i]);
+        if (status == FR_OK)
+            status = fr_intercept_view_elements(op, 0, 1, op->args[side->type], use);
+    }
+    return status;
+}
+
+static enum fr_status file(struct fr_request_op *op, bool reads)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    op->prefix_out = reads;
+    return reads ? fr_intercept_view_side(op, &row->receive, 1, FR_USE_OUT)
+                 : fr_intercept_view_side(op, &row->send, 1, FR_USE_IN);
+}
+
+// Whether size and position of a packed buffer are wide. They are int, MPI_Count or MPI_Aint.
+static bool wide_position(const struct fr_request_op *op)
+{
+    return fr_abi_rows[op->fn].flags & (FR_ROW_LARGE | FR_ROW_EXTERNAL);
+}
+
+// Views the part of a packed buffer from the position on, which is all that the call may touch.
+static enum fr_status packed_rest(struct fr_request_op *op, int buffer, struct fr_intercept_use use)
+{
+    fr_word size_word = op->args[fr_abi_rows[op->fn].size];
+    const void *position_address = (const void *)op->args[fr_abi_rows[op->fn].position];
+    if (!position_address)
+        return FR_ERR_INVALID;
+    bool wide = wide_position(op);
+    int64_t size = wide ? (int64_t)size_word : (int)size_word;
+    int64_t position = wide ? *(const int64_t *)position_address : *(const int *)position_address;
+    if (position < 0 || position > size)
+        return FR_ERR_INVALID;
+    enum fr_status status = fr_intercept_view_begin(op, buffer);
+    if (status != FR_OK)
+        return status;
+    op->views[op->view_count - 1].same_shape_only = true;
+    return fr_intercept_view_elements(op, position, size - position, fr_abi_mpi.BYTE, use);
+}
+
+static enum fr_status pack(struct fr_request_op *op)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    enum fr_status status = fr_intercept_view_side(op, &row->send, 1, FR_USE_IN);
+    return status == FR_OK ? packed_rest(op, row->receive.buffer, FR_USE_OUT) : status;
+}
+
+static enum fr_status unpack(struct fr_request_op *op)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    enum fr_status status = packed_rest(op, row->send.buffer, FR_USE_IN);
+    return status == FR_OK ? fr_intercept_view_side(op, &row->receive, 1, FR_USE_OUT) : status;
+}
+
+static enum fr_status reduce_local(struct fr_request_op *op)
+{
+    const struct fr_abi_side *side = &fr_abi_rows[op->fn].send;
+    enum fr_status status = FR_OK;
+    for (int arg = 0; arg < 2 && status == FR_OK; arg++) {
+        status = fr_intercept_view_begin(op, arg);
+        if (status != FR_OK)
+            break;
+        op->views[op->view_count - 1].same_shape_only = true;
+        status = fr_intercept_view_elements(op, 0, fr_intercept_count_at(op, side, 0),
+                                            op->args[side->type], arg ? FR_USE_IN_OUT : FR_USE_IN);
+    }
+    return status;
+}
+
+static enum fr_status partitioned(struct fr_request_op *op, bool receives)
+{
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    const struct fr_abi_side *side = receives ? &row->receive : &row->send;
+    int partitions = (int)op->args[side->buffer + 1];
+    int64_t count = fr_intercept_count_at(op, side, 0);
+    if (partitions < 0 || count < 0)
+        return FR_ERR_INVALID;
+    if (to_nobody(op, row->peer))
+        return FR_OK;
+    op->parts.count = (size_t)partitions;
+    op->parts.elements = (size_t)count;
+    enum fr_status status = fr_intercept_view_begin(op, side->buffer);
+    if (status != FR_OK)
+        return status;
+    return fr_intercept_view_elements(op, 0, partitions * count, op->args[side->type],
+                                      receives ? FR_USE_OUT : FR_USE_IN);
+}
+
+enum fr_status fr_intercept_views_build(struct fr_request_op *op)
+{
+    switch (fr_abi_rows[op->fn].class) {
+    case FR_CLASS_SEND:
+        return send(op);
+    case FR_CLASS_RECV:
+        return receive(op);
+    case FR_CLASS_SENDRECV:
+        return send_receive(op);
+    case FR_CLASS_REPLACE:
+        return replace(op);
+    case FR_CLASS_RMA:
+        return one_sided(op);
+    case FR_CLASS_FILE_READ:
+    case FR_CLASS_FILE_READ_BEGIN:
+        return file(op, true);
+    case FR_CLASS_FILE_WRITE:
+    case FR_CLASS_FILE_WRITE_BEGIN:
+        return file(op, false);
+    case FR_CLASS_PACK:
+        return pack(op);
+    case FR_CLASS_UNPACK:
+        return unpack(op);
+    case FR_CLASS_REDUCE_LOCAL:
+        return reduce_local(op);
+    case FR_CLASS_PSEND:
+        return partitioned(op, false);
+    case FR_CLASS_PRECV:
+        return partitioned(op, true);
+    default:
+        return fr_abi_shape_of(op->fn) ? fr_intercept_views_collective(op) : FR_ERR_UNSUPPORTED;
+    }
 }

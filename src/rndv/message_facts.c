@@ -147,12 +147,10 @@ static void look_at_mapping(const struct fr_rndv_message *message, struct fr_pol
     }
 }
 
-// Returns whether the CPU reads the message itself. To oneself one copy within the device will do.
-static bool is_by_cpu(const struct fr_rndv_message *message, bool one_piece)
+// Returns whether the CPU reads the bytes of a message in one piece itself.
+static bool is_by_cpu(const struct fr_staging_view *view)
 {
-    const struct fr_staging_view *view = message->view;
-    return one_piece && message->address.to != fr_job_rank() &&
-           fr_device_aperture_reads(&view->range, view->base + (uintptr_t)view->first,
+    return fr_device_aperture_reads(&view->range, view->base + (uintptr_t)view->first,
                                     view->in_bytes);
 }
 
@@ -172,7 +170,7 @@ bool fr_rndv_message_is_known(const struct fr_rndv_message *message,
         .one_piece = true,
         .exported = true,
         .mapped = true,
-        .by_cpu = is_by_cpu(message, true),
+        .by_cpu = is_by_cpu(message->view),
         .crowded = fr_rndv_ledger_is_crowded(),
     };
     *handle = last.handle;
@@ -183,7 +181,9 @@ void fr_rndv_message_look(const struct fr_rndv_message *message, struct fr_polic
                           struct fr_ipc_handle *handle)
 {
     *facts = facts_of(message, fr_rndv_is_taken_by(message->address.to));
-    facts->by_cpu = is_by_cpu(message, facts->one_piece);
+    // To oneself one copy within the device will do.
+    facts->by_cpu =
+        facts->one_piece && message->address.to != fr_job_rank() && is_by_cpu(message->view);
     if (facts->by_cpu)
         return;
     look_at_mapping(message, facts, handle);

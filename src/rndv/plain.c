@@ -28,9 +28,9 @@ struct plain {
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct plain *tables[FR_PLAIN_WAYS] FR_GUARDED_BY(lock);
-static _Atomic size_t counts[FR_PLAIN_WAYS];
+_Atomic size_t fr_rndv_plain_counts[FR_PLAIN_WAYS];
 static _Atomic uint64_t beyond[BEYOND_BITS / 64];
-static atomic_bool any_beyond;
+atomic_bool fr_rndv_plain_any_beyond;
 
 static struct fr_rndv_address key_of(const struct fr_rndv_address *address)
 {
@@ -52,12 +52,12 @@ static void close_for_good(const struct fr_rndv_address *address)
 {
     unsigned bit = bit_of(address);
     atomic_fetch_or_explicit(&beyond[bit / 64], (uint64_t)1 << bit % 64, memory_order_relaxed);
-    atomic_store_explicit(&any_beyond, true, memory_order_relaxed);
+    atomic_store_explicit(&fr_rndv_plain_any_beyond, true, memory_order_relaxed);
 }
 
 static bool is_closed_for_good(const struct fr_rndv_address *address)
 {
-    if (FR_LIKELY(!atomic_load_explicit(&any_beyond, memory_order_relaxed)))
+    if (FR_LIKELY(!atomic_load_explicit(&fr_rndv_plain_any_beyond, memory_order_relaxed)))
         return false;
     unsigned bit = bit_of(address);
     return (atomic_load_explicit(&beyond[bit / 64], memory_order_relaxed) >> bit % 64 & 1) != 0;
@@ -75,7 +75,7 @@ static struct plain *find(enum fr_rndv_plain_way way, const struct fr_rndv_addre
 static struct plain *make(enum fr_rndv_plain_way way, const struct fr_rndv_address *address)
     FR_REQUIRES(lock)
 {
-    size_t count = atomic_load_explicit(&counts[way], memory_order_relaxed);
+    size_t count = atomic_load_explicit(&fr_rndv_plain_counts[way], memory_order_relaxed);
     bool has_room = way != FR_PLAIN_TO || count < MOST_APART;
     struct plain *made = has_room ? calloc(1, sizeof(*made)) : NULL;
     if (made == NULL)
@@ -83,7 +83,7 @@ static struct plain *make(enum fr_rndv_plain_way way, const struct fr_rndv_addre
     made->address = key_of(address);
     HASH_ADD(hh, tables[way], address, sizeof(made->address), made);
     if (FR_HASH_HAS(made)) {
-        atomic_fetch_add_explicit(&counts[way], 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&fr_rndv_plain_counts[way], 1, memory_order_relaxed);
         return made;
     }
     free(made);
@@ -94,7 +94,7 @@ static void drop(enum fr_rndv_plain_way way, struct plain *plain) FR_REQUIRES(lo
 {
     HASH_DELETE(hh, tables[way], plain);
     free(plain);
-    atomic_fetch_sub_explicit(&counts[way], 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&fr_rndv_plain_counts[way], 1, memory_order_relaxed);
 }
 
 static uint64_t *after_of(struct plain *plain, size_t length)
@@ -128,18 +128,13 @@ enum fr_rndv_plain_news fr_rndv_plain_add(enum fr_rndv_plain_way way,
     return news;
 }
 
-bool fr_rndv_plain_has(enum fr_rndv_plain_way way, const struct fr_rndv_address *address,
-                       size_t length)
+bool fr_rndv_plain_find(enum fr_rndv_plain_way way, const struct fr_rndv_address *address,
+                        size_t length)
 {
-    bool any = atomic_load_explicit(&counts[way], memory_order_relaxed) != 0;
-    bool any_for_good =
-        way == FR_PLAIN_TO && atomic_load_explicit(&any_beyond, memory_order_relaxed);
-    if (FR_LIKELY(!any && !any_for_good) || !fr_rndv_marks_rts((int64_t)length))
+    if (!fr_rndv_marks_rts((int64_t)length))
         return false;
-    if (any_for_good && is_closed_for_good(address))
+    if (way == FR_PLAIN_TO && is_closed_for_good(address))
         return true;
-    if (!any)
-        return false;
     fr_core_lock(&lock);
     struct plain *plain = find(way, address);
     bool has = plain != NULL && *after_of(plain, length) != 0;
@@ -150,7 +145,7 @@ bool fr_rndv_plain_has(enum fr_rndv_plain_way way, const struct fr_rndv_address 
 void fr_rndv_plain_received(enum fr_rndv_plain_way way, const struct fr_rndv_address *address,
                             uint64_t number)
 {
-    if (FR_LIKELY(atomic_load_explicit(&counts[way], memory_order_relaxed) == 0))
+    if (FR_LIKELY(atomic_load_explicit(&fr_rndv_plain_counts[way], memory_order_relaxed) == 0))
         return;
     fr_core_lock(&lock);
     struct plain *plain = find(way, address);
@@ -175,5 +170,5 @@ void fr_rndv_plain_forget_all(void)
     fr_core_unlock(&lock);
     for (size_t i = 0; i < FR_ARRAY_LENGTH(beyond); i++)
         atomic_store_explicit(&beyond[i], 0, memory_order_relaxed);
-    atomic_store_explicit(&any_beyond, false, memory_order_relaxed);
+    atomic_store_explicit(&fr_rndv_plain_any_beyond, false, memory_order_relaxed);
 }

@@ -17,10 +17,24 @@ enum fr_rndv_plain_news fr_rndv_plain_add(enum fr_rndv_plain_way way,
                                           const struct fr_rndv_address *address, size_t length,
                                           uint64_t after);
 
+// Number of addresses with plain messages under way, as far as they are told apart.
+extern _Atomic size_t fr_rndv_plain_counts[FR_PLAIN_WAYS];
+// Whether there are receivers beyond those that are told apart.
+extern atomic_bool fr_rndv_plain_any_beyond;
+
+// Returns what fr_rndv_plain_has does, and takes longer.
+bool fr_rndv_plain_find(enum fr_rndv_plain_way way, const struct fr_rndv_address *address,
+                        size_t length);
+
 // Returns whether a plain message of this length may be under way. Costs some loads where there is
 // none at all.
-bool fr_rndv_plain_has(enum fr_rndv_plain_way way, const struct fr_rndv_address *address,
-                       size_t length);
+static inline bool fr_rndv_plain_has(enum fr_rndv_plain_way way,
+                                     const struct fr_rndv_address *address, size_t length)
+{
+    bool any = atomic_load_explicit(&fr_rndv_plain_counts[way], memory_order_relaxed) != 0 ||
+               atomic_load_explicit(&fr_rndv_plain_any_beyond, memory_order_relaxed);
+    return FR_UNLIKELY(any) && fr_rndv_plain_find(way, address, length);
+}
 
 // Notes that the message of this number has been received. Plain messages that were sent before it
 // are no longer under way.

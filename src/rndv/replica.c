@@ -58,7 +58,7 @@ static struct single all_early[MOST_EARLY] FR_GUARDED_BY(lock);
 static struct single all_lost[MOST_LOST] FR_GUARDED_BY(lock);
 static unsigned early_turn FR_GUARDED_BY(lock); // index of the one to be replaced next
 static unsigned lost_turn FR_GUARDED_BY(lock);
-static atomic_bool any_told_all;
+atomic_bool fr_rndv_replica_any_told_all;
 static _Atomic size_t waiting_count; // of waiting sends among the expected
 
 bool fr_rndv_replica_open(void)
@@ -84,7 +84,7 @@ void fr_rndv_replica_close(void)
     peers = NULL;
     memset(all_early, 0, sizeof(all_early));
     memset(all_lost, 0, sizeof(all_lost));
-    atomic_store_explicit(&any_told_all, false, memory_order_relaxed);
+    atomic_store_explicit(&fr_rndv_replica_any_told_all, false, memory_order_relaxed);
     fr_core_unlock(&lock);
 }
 
@@ -373,17 +373,15 @@ void fr_rndv_replica_tell_plain(const struct fr_rndv_address *address, size_t le
     bool tells = peers != NULL && !peers[address->to].told_all;
     if (tells && all) {
         peers[address->to].told_all = true;
-        atomic_store_explicit(&any_told_all, true, memory_order_relaxed);
+        atomic_store_explicit(&fr_rndv_replica_any_told_all, true, memory_order_relaxed);
     }
     fr_core_unlock(&lock);
     if (tells && !fr_rndv_tell(address->to, FR_CONTROL_PLAIN, &entry, false))
         fr_warn_once("no memory to tell of a message, so that probes may wait for it");
 }
 
-bool fr_rndv_replica_has_told_all(int to)
+bool fr_rndv_replica_told_all(int to)
 {
-    if (FR_LIKELY(!atomic_load_explicit(&any_told_all, memory_order_relaxed)))
-        return false;
     fr_core_lock(&lock);
     bool has = peers != NULL && to >= 0 && to < fr_job_size() && peers[to].told_all;
     fr_core_unlock(&lock);

@@ -31,11 +31,11 @@ static struct fr_staging_pool pools[FR_DEVICE_MAX] FR_GUARDED_BY(pools_lock);
 static struct fr_staging_device_usage usage FR_GUARDED_BY(pools_lock);
 
 // Time of the next look for memory that has been idle too long; 0 while nothing is idle.
-static _Atomic uint64_t look_at_ns;
+_Atomic uint64_t fr_staging_look_at_ns;
 
 static void set_look(uint64_t at_ns) FR_REQUIRES(&pools_lock)
 {
-    uint64_t before = atomic_exchange_explicit(&look_at_ns, at_ns, memory_order_relaxed);
+    uint64_t before = atomic_exchange_explicit(&fr_staging_look_at_ns, at_ns, memory_order_relaxed);
     fr_core_errands_change(before != 0, at_ns != 0);
 }
 
@@ -358,19 +358,14 @@ void fr_staging_device_return(struct fr_staging_extent *extent, uint64_t now_ns)
 void fr_staging_device_look_after(uint64_t now_ns)
 {
     fr_core_lock(&pools_lock);
-    if (atomic_load_explicit(&look_at_ns, memory_order_relaxed) == 0)
+    if (atomic_load_explicit(&fr_staging_look_at_ns, memory_order_relaxed) == 0)
         set_look(now_ns + FR_STAGING_IDLE_NS);
     fr_core_unlock(&pools_lock);
 }
 
-bool fr_staging_device_has_idle(void)
-{
-    return atomic_load_explicit(&look_at_ns, memory_order_relaxed) != 0;
-}
-
 void fr_staging_device_trim(uint64_t now_ns)
 {
-    if (now_ns < atomic_load_explicit(&look_at_ns, memory_order_relaxed))
+    if (now_ns < atomic_load_explicit(&fr_staging_look_at_ns, memory_order_relaxed))
         return;
     struct fr_list victims = FR_LIST_INIT(victims);
     size_t idle_bytes = 0;

@@ -77,9 +77,8 @@ extern const struct fr_device_aperture_way fr_cuda_gdrcopy, fr_cuda_dmabuf;
 // Returns whether anyone in this process uses the device's primary context.
 bool fr_cuda_primary_is_active(int device);
 
-// Returns the device that is to move memory whose kind, context and home are known. Memory of a
-// context is moved by the context's device. Other memory is moved by the device of the thread's
-// current context if the memory is open to it.
+// Returns the device that is to move memory of no context, whose kind and home are known. The
+// device of the thread's current context moves it if the memory is open to it.
 //
 // Else VMM memory is moved by a device whose primary context is active, its home before others.
 // Without such a device its home moves it, unless the memory is open only to others.

@@ -83,8 +83,6 @@ static int choose_for_pool(int home, int current, uintptr_t address)
 int fr_cuda_choose_mover(const struct fr_device_range *range, uintptr_t address)
 {
     CUdevice current = -1; // a device's handle is its ordinal
-    if (range->context != NULL || range->kind < FR_KIND_POOL)
-        return range->home;
     if (fr_cu.cuCtxGetDevice(&current) != CUDA_SUCCESS)
         current = -1;
     return range->kind == FR_KIND_POOL ? choose_for_pool(range->home, current, address)

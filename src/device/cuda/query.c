@@ -82,7 +82,8 @@ static void fill_range(uintptr_t address, const uint64_t answers[ASK_COUNT],
     if (range->kind == FR_KIND_PINNED)
         return;
     range->home = (int32_t)answers[ASK_DEVICE];
-    range->device = fr_cuda_choose_mover(range, address);
+    bool in_context = range->context != NULL || range->kind < FR_KIND_POOL;
+    range->device = in_context ? range->home : fr_cuda_choose_mover(range, address);
     range->base = (uintptr_t)answers[ASK_BASE];
     range->bytes = (size_t)answers[ASK_BYTES];
 }
