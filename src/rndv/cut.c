@@ -33,52 +33,6 @@ static bool find_named(const struct fr_rndv_cut *cut, struct fr_rndv_incoming *i
     return !is_own && fr_rndv_incoming_find(&rts, incoming);
 }
 
-bool fr_rndv_slot_doubt(int from, struct fr_rndv_slot *slot, uint64_t number, uint64_t marks)
-{
-    _Atomic uint64_t *doubts = fr_rndv_ledger_doubts(from);
-    uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
-    while ((word & FR_SLOT_NUMBERS) == number && fr_rndv_word_is_waiting(word) && doubts != NULL) {
-        if (!atomic_compare_exchange_weak_explicit(&slot->word, &word, word | marks,
-                                                   memory_order_acq_rel, memory_order_acquire))
-            continue;
-        if ((word & FR_SLOT_DOUBTED) == 0)
-            atomic_fetch_add_explicit(doubts, 1, memory_order_release);
-        return true;
-    }
-    return false;
-}
-
-bool fr_rndv_slot_lift_doubt(int from, struct fr_rndv_slot *slot, uint64_t number)
-{
-    _Atomic uint64_t *doubts = fr_rndv_ledger_doubts(from);
-    uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
-    while ((word & FR_SLOT_NUMBERS) == number && fr_rndv_word_is_waiting(word) &&
-           (word & FR_SLOT_DOUBTED) != 0 && doubts != NULL) {
-        if (!atomic_compare_exchange_weak_explicit(&slot->word, &word, word & ~FR_SLOT_DOUBTED,
-                                                   memory_order_acq_rel, memory_order_acquire))
-            continue;
-        atomic_fetch_sub_explicit(doubts, 1, memory_order_relaxed);
-        return (word & FR_SLOT_TAKEN) != 0;
-    }
-    return false;
-}
-
-bool fr_rndv_slot_take(int from, struct fr_rndv_slot *slot, uint64_t number)
-{
-    uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
-    while ((word & FR_SLOT_NUMBERS) == number && fr_rndv_word_is_waiting(word) &&
-           (word & FR_SLOT_TAKEN) == 0) {
-        uint64_t taken = (word | FR_SLOT_TAKEN) & ~FR_SLOT_DOUBTED;
-        if (!atomic_compare_exchange_weak_explicit(&slot->word, &word, taken, memory_order_acq_rel,
-                                                   memory_order_acquire))
-            continue;
-        if ((word & FR_SLOT_DOUBTED) != 0 && fr_rndv_ledger_doubts(from) != NULL)
-            atomic_fetch_sub_explicit(fr_rndv_ledger_doubts(from), 1, memory_order_relaxed);
-        return true;
-    }
-    return false;
-}
-
 // Puts a message in doubt and lets its sender know. `received` says that MPI has received it, or a
 // later one that was cut off; it is then marked as taken as well. Returns false when the message no
 // longer waits.

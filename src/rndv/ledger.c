@@ -8,19 +8,14 @@
 #include "config.h"
 
 #include "fabrail/core/hash.h"
-#include "fabrail/core/time.h"
 #include "fabrail/job.h"
-#include "fabrail/rndv/progress.h"
 #include "rndv/plain.h"
 #include "rndv/replica.h"
 #include "rndv/send.h"
-#include "rndv/waiting_sends.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-enum { AWAITED_NS = 100000000 }; // how long a process counts as awaited
 
 struct flow_key {
     uint64_t comm;
@@ -132,9 +127,7 @@ static bool is_too_early(void)
     return fr_job_process_of(rank) != NULL && !fr_job_control_reaches(rank);
 }
 
-// Returns the ledger of this process, and makes it first. Returns NULL when there is no memory for
-// it, or none yet: a ledger stays where it was first made.
-static struct fr_rndv_ledger *own_ledger(void)
+struct fr_rndv_ledger *fr_rndv_ledger_own(void)
 {
     struct fr_rndv_ledger *ledger = atomic_load_explicit(&own, memory_order_acquire);
     struct fr_rndv_ledger *none = NULL;
@@ -150,9 +143,14 @@ static struct fr_rndv_ledger *own_ledger(void)
     return none;
 }
 
+struct fr_rndv_ledger *fr_rndv_ledger_made(void)
+{
+    return atomic_load_explicit(&own, memory_order_acquire);
+}
+
 uint64_t fr_rndv_ledger_refused(void)
 {
-    struct fr_rndv_ledger *ledger = atomic_load_explicit(&own, memory_order_acquire);
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_made();
     return ledger != NULL ? atomic_load_explicit(&ledger->refused, memory_order_acquire) : 0;
 }
 
@@ -166,123 +164,15 @@ void fr_rndv_ledger_count_refused(void)
 _Atomic uint64_t *fr_rndv_ledger_doubts(int rank)
 {
     bool is_own = rank == fr_job_rank();
-    struct fr_rndv_ledger *ledger = is_own ? own_ledger() : fr_rndv_ledger_of(rank);
+    struct fr_rndv_ledger *ledger = is_own ? fr_rndv_ledger_own() : fr_rndv_ledger_of(rank);
     return ledger != NULL ? &ledger->doubted : NULL;
 }
 
 bool fr_rndv_ledger_is_shared_with(int rank)
 {
-    return own_ledger() != NULL && atomic_load_explicit(&private, memory_order_acquire) == NULL &&
+    return fr_rndv_ledger_own() != NULL &&
+           atomic_load_explicit(&private, memory_order_acquire) == NULL &&
            (fr_rndv_ledger_of(rank) != NULL || fr_job_control_area(rank) != NULL);
-}
-
-// A sender that waits says so time and again, so nothing has to be undone when its wait ends.
-bool fr_rndv_ledger_await(int rank, int64_t now_ns)
-{
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(rank);
-    if (ledger == NULL)
-        return false;
-    int64_t told_ns = atomic_load_explicit(&ledger->awaited_ns, memory_order_relaxed);
-    if (now_ns - told_ns >= AWAITED_NS / 16 || told_ns > now_ns)
-        atomic_store_explicit(&ledger->awaited_ns, now_ns, memory_order_relaxed);
-    return atomic_load_explicit(&ledger->blocked, memory_order_relaxed) > 0;
-}
-
-void fr_rndv_ledger_count_waiting(int rank, int more)
-{
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(rank);
-    if (ledger != NULL)
-        atomic_fetch_add_explicit(&ledger->waiting, (uint64_t)more, memory_order_relaxed);
-}
-
-static bool was_awaited(struct fr_rndv_ledger *ledger)
-{
-    int64_t told_ns = atomic_load_explicit(&ledger->awaited_ns, memory_order_relaxed);
-    if (FR_LIKELY(told_ns == 0))
-        return false;
-    if (fr_time_ns() - told_ns < AWAITED_NS)
-        return true;
-    (void)atomic_compare_exchange_strong(&ledger->awaited_ns, &told_ns, 0); // no clock from now on
-    return false;
-}
-
-// Whether a process has a message for this one that was advertised as waiting, and is not over.
-static bool has_waiting(const struct fr_rndv_ledger *ledger)
-{
-    for (size_t i = 0; i < fr_rndv_ledger_slots_of(ledger) / 64; i++) {
-        uint64_t left = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
-        for (; left != 0; left &= left - 1) {
-            const struct fr_rndv_slot *slot =
-                &ledger->slots[i * 64 + (size_t)__builtin_ctzll(left)];
-            if (atomic_load_explicit(&slot->to, memory_order_acquire) == fr_job_rank() &&
-                atomic_load_explicit(&slot->ready, memory_order_acquire) == FR_RNDV_WAITS)
-                return true;
-        }
-    }
-    return false;
-}
-
-static bool has_living_waiting(void)
-{
-    for (int from = 0; from < fr_job_size(); from++) {
-        const struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(from);
-        if (ledger != NULL && fr_job_control_is_alive(from) && has_waiting(ledger))
-            return true;
-    }
-    return false;
-}
-
-// Whether these waiting sends are all of processes that have died, which never count them down.
-// Two looks, a second apart, must have found the same: a sender counts before it advertises.
-static bool are_dead(uint64_t waiting)
-{
-    static _Atomic int64_t looked_ns;
-    static _Atomic uint64_t found, dead; // numbers of sends
-    int64_t now = fr_time_coarse_ns();
-    if (now - atomic_load_explicit(&looked_ns, memory_order_relaxed) >= FR_SECOND_NS) {
-        atomic_store_explicit(&looked_ns, now, memory_order_relaxed);
-        uint64_t none_alive = has_living_waiting() ? 0 : waiting;
-        uint64_t before = atomic_exchange_explicit(&found, none_alive, memory_order_relaxed);
-        atomic_store_explicit(&dead, before == none_alive ? none_alive : 0, memory_order_relaxed);
-    }
-    return atomic_load_explicit(&dead, memory_order_relaxed) == waiting;
-}
-
-static bool any_waits_here(const struct fr_rndv_ledger *ledger)
-{
-    uint64_t waiting = atomic_load_explicit(&ledger->waiting, memory_order_relaxed);
-    return FR_UNLIKELY(waiting != 0) && !are_dead(waiting);
-}
-
-bool fr_rndv_is_awaited(void)
-{
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());
-    bool here = ledger != NULL && (any_waits_here(ledger) || was_awaited(ledger));
-    return here || fr_rndv_replica_any_waits(); // senders of other hosts tell so
-}
-
-static FR_TLS bool is_blocked; // this thread is, and its ledger says so
-
-void fr_rndv_block(void)
-{
-    struct fr_rndv_ledger *ledger = own_ledger();
-    if (ledger == NULL || is_blocked)
-        return;
-    atomic_fetch_add_explicit(&ledger->blocked, 1, memory_order_relaxed);
-    is_blocked = true;
-    fr_job_control_block();
-    fr_rndv_waiting_leave_all();
-}
-
-void fr_rndv_unblock(void)
-{
-    struct fr_rndv_ledger *ledger = atomic_load_explicit(&own, memory_order_acquire);
-    if (!is_blocked)
-        return;
-    if (ledger != NULL)
-        atomic_fetch_sub_explicit(&ledger->blocked, 1, memory_order_relaxed);
-    fr_job_control_unblock();
-    is_blocked = false;
 }
 
 // Returns a number that tells devices apart, never 0.
@@ -300,7 +190,7 @@ void fr_rndv_ledger_use_device(int device)
 {
     if (FR_LIKELY(atomic_load_explicit(&used_device, memory_order_relaxed) == device))
         return;
-    struct fr_rndv_ledger *ledger = own_ledger();
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_own();
     if (ledger == NULL || device < 0)
         return;
     uint64_t name = fr_device_is_timesliced(device) ? name_of(device) : 0;
@@ -310,7 +200,7 @@ void fr_rndv_ledger_use_device(int device)
 
 bool fr_rndv_ledger_takes_turns_with(int rank)
 {
-    const struct fr_rndv_ledger *ledger = own_ledger();
+    const struct fr_rndv_ledger *ledger = fr_rndv_ledger_own();
     uint64_t name = ledger ? atomic_load_explicit(&ledger->device, memory_order_relaxed) : 0;
     if (name == 0 || rank == fr_job_rank())
         return false;
@@ -502,7 +392,7 @@ enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, b
                                         const union fr_rndv_beside *beside, unsigned *index,
                                         uint64_t *number)
 {
-    struct fr_rndv_ledger *ledger = own_ledger();
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_own();
     size_t entered = 0;
     if (ledger == NULL || fr_rndv_ledger_is_closed_to(address, fr_rndv_sizes_length(sizes)))
         return FR_ERR_UNSUPPORTED;
@@ -547,22 +437,6 @@ enum fr_rndv_state fr_rndv_ledger_state(unsigned index)
     return (enum fr_rndv_state)((word & FR_SLOT_STATE) - 1);
 }
 
-bool fr_rndv_slot_change(struct fr_rndv_slot *slot, uint64_t number, enum fr_rndv_state from,
-                         enum fr_rndv_state to)
-{
-    uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
-    while ((word & ~(FR_SLOT_TAKEN | FR_SLOT_DOUBTED)) == (number | FR_SLOT_IN(from))) {
-        if (to == FR_RNDV_PULLING && (word & FR_SLOT_DOUBTED) != 0)
-            return false; // nobody pulls before the doubt is lifted
-        uint64_t changed = (word & ~FR_SLOT_STATE) | FR_SLOT_IN(to);
-        changed |= to == FR_RNDV_PULLING ? FR_SLOT_TAKEN : 0;
-        if (atomic_compare_exchange_weak_explicit(&slot->word, &word, changed, memory_order_acq_rel,
-                                                  memory_order_acquire))
-            return true;
-    }
-    return false;
-}
-
 // Counts a message down in its receiver's ledger. The process that ends a message does so, once.
 static void count_down(const struct fr_rndv_slot *slot, bool shared)
 {
@@ -597,7 +471,7 @@ void fr_rndv_ledger_free(unsigned index, bool shared)
         atomic_exchange_explicit(&slot->word, number | FR_SLOT_SPARE, memory_order_acq_rel);
     uint64_t state = word & FR_SLOT_STATE;
     if ((word & FR_SLOT_DOUBTED) != 0)
-        atomic_fetch_sub_explicit(&own_ledger()->doubted, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&fr_rndv_ledger_own()->doubted, 1, memory_order_relaxed);
     if (state == FR_SLOT_IN(FR_RNDV_PULLED))
         tell_received(slot, number);
     if (state != FR_SLOT_IN(FR_RNDV_PULLED) && state != FR_SLOT_IN(FR_RNDV_FAILED) &&
@@ -612,6 +486,6 @@ void fr_rndv_ledger_free(unsigned index, bool shared)
         if (--flow->messages == 0)
             fr_list_push_front(&idle_flows, &flow->idle);
     }
-    mark_in_use(own_ledger(), index, false);
+    mark_in_use(fr_rndv_ledger_own(), index, false);
     fr_core_unlock(&ledger_lock);
 }

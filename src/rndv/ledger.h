@@ -74,13 +74,12 @@ static inline struct fr_rndv_ledger *fr_rndv_ledger_of(int rank)
 // process's ledger.
 bool fr_rndv_ledger_is_shared_with(int rank);
 
-// Tells a process of this host that a sender has to wait now for it to receive. Returns whether
-// that process is blocked: it receives nothing while it waits.
-bool fr_rndv_ledger_await(int rank, int64_t now_ns);
+// Returns the ledger of this process, and makes it first. Returns NULL when there is no memory for
+// it, or none yet: a ledger stays where it was first made.
+struct fr_rndv_ledger *fr_rndv_ledger_own(void);
 
-// Counts a send to a process of this host that waits in its buffer, or with `more` -1 one that no
-// longer does.
-void fr_rndv_ledger_count_waiting(int rank, int more);
+// Returns the ledger of this process, NULL if it has not been made yet.
+struct fr_rndv_ledger *fr_rndv_ledger_made(void);
 
 // Tells others which device this process uses. Costs a load and a compare while that stays.
 void fr_rndv_ledger_use_device(int device);
@@ -132,5 +131,15 @@ uint64_t fr_rndv_ledger_refused(void);
 void fr_rndv_ledger_count_refused(void);
 bool fr_rndv_ledger_open(void);
 void fr_rndv_ledger_close(void);
+
+// ---- awaited.c
+
+// Tells a process of this host that a sender has to wait now for it to receive. Returns whether
+// that process is blocked: it receives nothing while it waits.
+bool fr_rndv_ledger_await(int rank, int64_t now_ns);
+
+// Counts a send to a process of this host that waits in its buffer, or with `more` -1 one that no
+// longer does.
+void fr_rndv_ledger_count_waiting(int rank, int more);
 
 #endif

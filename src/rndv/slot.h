@@ -15,6 +15,12 @@ enum fr_rndv_state {
     FR_RNDV_REFUSED, // the receiver cannot get them by this scheme, and asks for another one
 };
 
+// Returns whether a message in this state is over for its receiver.
+static inline bool fr_rndv_state_is_over(enum fr_rndv_state state)
+{
+    return state == FR_RNDV_PULLED || state == FR_RNDV_FAILED;
+}
+
 // A slot's word holds the number of its message and its state: one more than fr_rndv_state, 0 for a
 // slot that is not in use. FR_SLOT_TAKEN says that the RTS has been received by another function
 // than the one that follows it. FR_SLOT_DOUBTED says that the receiver cannot tell whether the RTS
