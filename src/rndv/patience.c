@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Patience of senders: how long they wait for receivers to pull before the bytes leave the buffer,
-// and how long where there is no room for copies.
+// how long where there is no room for copies, and how the bytes then leave.
 //
 // A receiver that works comes to the message sooner than a copy would pay. So the clock stands
 // still while it works, as far as that brings the message nearer. Each message taken of those
@@ -14,6 +14,7 @@
 #include "fabrail/core/time.h"
 #include "fabrail/job.h"
 #include "rndv/incoming_int.h"
+#include "rndv/waiting_sends.h"
 
 enum {
     LONGEST_WORK_NS = 1000000000, // of a receiver that takes no message before this one
@@ -202,4 +203,80 @@ bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device)
                  "received nothing for a while",
                  send->call, send->address.to);
     return false;
+}
+
+// ---- out of the buffer
+
+void fr_rndv_send_leave_now(struct fr_rndv_send *send)
+{
+    bool begun = send->scheme != &fr_rndv_waiting;
+    enum fr_rndv_state state = fr_rndv_ledger_state(send->index);
+    if (fr_rndv_state_is_over(state))
+        return;
+    if (!begun && fr_rndv_pipeline_begin(send, false) != FR_OK &&
+        (state != FR_RNDV_PULLING || fr_rndv_pipeline_begin(send, true) != FR_OK) &&
+        !fr_rndv_pipeline_lose(send))
+        return;
+    send->over = fr_rndv_send_push_held(send) == FR_OK || send->pushed;
+    if (!begun)
+        fr_rndv_waiting_remove(send);
+}
+
+static bool stays(struct fr_rndv_send *send, bool on_device, bool must)
+{
+    return !must && fr_rndv_send_stays(send, on_device);
+}
+
+// Moves the bytes of a send that holds its slot to device workspace, or else to host memory.
+static bool move_out(struct fr_rndv_send *send, bool on_device, bool must)
+{
+    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
+    if (fr_rndv_staged_take_over(send) == FR_OK)
+        send->pushed = send->over = true;
+    else if (send->scheme != &fr_rndv_waiting && !(on_device && stays(send, false, must)))
+        send->over = fr_rndv_pipeline_take_over(send);
+    (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
+    return send->over;
+}
+
+bool fr_rndv_send_leave_held(struct fr_rndv_send *send, bool must)
+{
+    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
+    if (send->over)
+        return true;
+    if (fr_rndv_send_needs_push(send)) {
+        send->over = fr_rndv_send_push_held(send) == FR_OK || send->pushed;
+        return true;
+    }
+    bool on_device = !send->remote && fr_staging_may_lend(send->view.range.device, send->bytes);
+    if (stays(send, on_device, must))
+        return false;
+    if (send->waits && !on_device) {
+        fr_rndv_send_leave_now(send);
+        return send->over;
+    }
+    if (!fr_rndv_slot_change(slot, send->number, FR_RNDV_ADVERTISED, FR_RNDV_MOVING))
+        return false; // it is just being pulled
+    if (move_out(send, on_device, must))
+        fr_rndv_waiting_remove(send);
+    else if (send->scheme == &fr_rndv_waiting && !stays(send, false, must))
+        fr_rndv_send_leave_now(send);
+    return send->over;
+}
+
+// Returns whether the bytes find room, and the sender needs nothing of the receiver for that.
+static bool finds_room(const struct fr_rndv_send *send)
+{
+    if (fr_rndv_send_needs_push(send))
+        return send->stage.ring_bytes == 0;
+    return send->over || fr_staging_has_room(send->bytes) ||
+           (!send->remote && fr_staging_may_lend(send->view.range.device, send->bytes));
+}
+
+bool fr_rndv_send_leave(struct fr_rndv_send *send)
+{
+    fr_rndv_send_hold(send->index);
+    bool left_it = finds_room(send) && fr_rndv_send_leave_held(send, true);
+    fr_rndv_send_release(send->index);
+    return left_it;
 }

@@ -261,7 +261,7 @@ void fr_rndv_send_sent(struct fr_rndv_send *send, bool sent)
     atomic_store_explicit(&send->sent, sent, memory_order_release);
 }
 
-static enum fr_status push(struct fr_rndv_send *send)
+enum fr_status fr_rndv_send_push_held(struct fr_rndv_send *send)
 {
     if (!send->sent || send->pushed || !fr_rndv_send_needs_push(send))
         return FR_OK;
@@ -282,17 +282,12 @@ static enum fr_status push(struct fr_rndv_send *send)
 enum fr_status fr_rndv_send_push(struct fr_rndv_send *send)
 {
     fr_rndv_send_hold(send->index);
-    enum fr_status status = push(send);
+    enum fr_status status = fr_rndv_send_push_held(send);
     fr_rndv_send_release(send->index);
     return status;
 }
 
 // ---- the end
-
-static bool is_ended(enum fr_rndv_state state)
-{
-    return state == FR_RNDV_PULLED || state == FR_RNDV_FAILED;
-}
 
 static void note_failure(const struct fr_rndv_send *send)
 {
@@ -313,64 +308,6 @@ void fr_rndv_send_follow_refusal(struct fr_rndv_send *send)
     fr_rndv_ledger_fail(send->index, send->number, !send->remote);
     if (send->remote) // the receiver there waits for another scheme
         (void)fr_rndv_tell(send->address.to, FR_CONTROL_WITHDRAWN, &entry, true);
-}
-
-void fr_rndv_send_leave_now(struct fr_rndv_send *send)
-{
-    bool begun = send->scheme != &fr_rndv_waiting;
-    enum fr_rndv_state state = fr_rndv_ledger_state(send->index);
-    if (is_ended(state))
-        return;
-    if (!begun && fr_rndv_pipeline_begin(send, false) != FR_OK &&
-        (state != FR_RNDV_PULLING || fr_rndv_pipeline_begin(send, true) != FR_OK) &&
-        !fr_rndv_pipeline_lose(send))
-        return;
-    send->over = push(send) == FR_OK || send->pushed;
-    if (!begun)
-        fr_rndv_waiting_remove(send);
-}
-
-static bool stays(struct fr_rndv_send *send, bool on_device, bool must)
-{
-    return !must && fr_rndv_send_stays(send, on_device);
-}
-
-// Moves the bytes of a send that holds its slot to device workspace, or else to host memory.
-static bool move_out(struct fr_rndv_send *send, bool on_device, bool must)
-{
-    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
-    if (fr_rndv_staged_take_over(send) == FR_OK)
-        send->pushed = send->over = true;
-    else if (send->scheme != &fr_rndv_waiting && !(on_device && stays(send, false, must)))
-        send->over = fr_rndv_pipeline_take_over(send);
-    (void)fr_rndv_slot_change(slot, send->number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED);
-    return send->over;
-}
-
-// Makes the bytes leave the buffer, with `must` beyond the bounds on memory.
-static bool leave(struct fr_rndv_send *send, bool must)
-{
-    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
-    if (send->over)
-        return true;
-    if (fr_rndv_send_needs_push(send)) {
-        send->over = push(send) == FR_OK || send->pushed;
-        return true;
-    }
-    bool on_device = !send->remote && fr_staging_may_lend(send->view.range.device, send->bytes);
-    if (stays(send, on_device, must))
-        return false;
-    if (send->waits && !on_device) {
-        fr_rndv_send_leave_now(send);
-        return send->over;
-    }
-    if (!fr_rndv_slot_change(slot, send->number, FR_RNDV_ADVERTISED, FR_RNDV_MOVING))
-        return false; // it is just being pulled
-    if (move_out(send, on_device, must))
-        fr_rndv_waiting_remove(send);
-    else if (send->scheme == &fr_rndv_waiting && !stays(send, false, must))
-        fr_rndv_send_leave_now(send);
-    return send->over;
 }
 
 static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
@@ -414,12 +351,13 @@ static bool is_over(struct fr_rndv_send *send, unsigned *copies)
     if (state == FR_RNDV_PULLING)
         end_if_lost(send);
     bool waited = fr_rndv_send_has_waited(send, state);
-    send->over = send->over || is_ended(state) || (gone && may_leave(send, state, waited));
+    send->over =
+        send->over || fr_rndv_state_is_over(state) || (gone && may_leave(send, state, waited));
     if (send->over || gone || !waited || state != FR_RNDV_ADVERTISED)
         return send->over;
     if (*copies == 0)
         return false;
-    if (!leave(send, false)) {
+    if (!fr_rndv_send_leave_held(send, false)) {
         send->tried_ns = fr_time_ns();
         return false;
     }
@@ -439,23 +377,6 @@ bool fr_rndv_send_poll(struct fr_rndv_send *send, unsigned *copies)
     bool over = is_over(send, copies);
     fr_rndv_send_release(send->index);
     return over;
-}
-
-// Returns whether the bytes find room, and the sender needs nothing of the receiver for that.
-static bool finds_room(const struct fr_rndv_send *send)
-{
-    if (fr_rndv_send_needs_push(send))
-        return send->stage.ring_bytes == 0;
-    return send->over || fr_staging_has_room(send->bytes) ||
-           (!send->remote && fr_staging_may_lend(send->view.range.device, send->bytes));
-}
-
-bool fr_rndv_send_leave(struct fr_rndv_send *send)
-{
-    fr_rndv_send_hold(send->index);
-    bool left_it = finds_room(send) && leave(send, true);
-    fr_rndv_send_release(send->index);
-    return left_it;
 }
 
 bool fr_rndv_send_is_lost(const struct fr_rndv_send *send)
@@ -480,7 +401,7 @@ bool fr_rndv_send_is_done(struct fr_rndv_send *send)
     if (state == FR_RNDV_FAILED && send->failure == FR_OK)
         note_failure(send);
     (void)send->scheme->progress(send);
-    return is_ended(state) && !send->stage.copying &&
+    return fr_rndv_state_is_over(state) && !send->stage.copying &&
            (send->scheme->is_quiet == NULL || send->scheme->is_quiet(send));
 }
 

@@ -92,6 +92,13 @@ bool fr_rndv_is_mapped_by(int to, const struct fr_ipc_handle *handle, bool at_on
 // Returns whether nothing of a held send is under way any more.
 bool fr_rndv_send_is_done(struct fr_rndv_send *send);
 
+// Does for a held send what fr_rndv_send_push does.
+FR_MUST_CHECK enum fr_status fr_rndv_send_push_held(struct fr_rndv_send *send);
+
+// Makes the bytes of a held send leave the program's buffer, with `must` beyond the bounds on
+// memory. Returns whether they have.
+bool fr_rndv_send_leave_held(struct fr_rndv_send *send, bool must);
+
 // Frees a held send and its slot.
 void fr_rndv_send_destroy(struct fr_rndv_send *send);
 
