@@ -175,13 +175,17 @@ static bool is_in_doubt(const struct fr_rndv_send *send)
     return atomic_load_explicit(&slot->word, memory_order_relaxed) & FR_SLOT_DOUBTED;
 }
 
+// Returns whether the bytes of a send shall stay in the program's buffer for now. They do if
+// neither host nor device has room for them, and the receiver may still come to them. `on_device`
+// says that the device has room, `must` that they leave beyond the bounds on memory.
+//
 // A receiver that pulls will come to the message, unless it pulls other messages for long. A
 // receiver that does not pull may be where it pulls nothing while it waits for this process, and
 // not all such calls can be told of. It may also be in no call at all. So each time that a message
 // had to leave beyond the bound, the receiver gets more time.
-bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device)
+static bool stays(struct fr_rndv_send *send, bool on_device, bool must)
 {
-    if (on_device || send->bytes < SHORT_BYTES || fr_staging_has_room(send->bytes) ||
+    if (must || on_device || send->bytes < SHORT_BYTES || fr_staging_has_room(send->bytes) ||
         is_in_doubt(send))
         return false;
     unsigned place = place_of(send->address.to);
@@ -220,11 +224,6 @@ void fr_rndv_send_leave_now(struct fr_rndv_send *send)
     send->over = fr_rndv_send_push_held(send) == FR_OK || send->pushed;
     if (!begun)
         fr_rndv_waiting_remove(send);
-}
-
-static bool stays(struct fr_rndv_send *send, bool on_device, bool must)
-{
-    return !must && fr_rndv_send_stays(send, on_device);
 }
 
 // Moves the bytes of a send that holds its slot to device workspace, or else to host memory.

@@ -112,11 +112,6 @@ void fr_rndv_send_note_taken(int by, uint64_t number);
 // Notes that a process receives a message of this process, or has it: it has not been idle.
 void fr_rndv_send_note_pulled(int by);
 
-// Returns whether the bytes of a send shall stay in the program's buffer for now. They do if
-// neither host nor device has room for them, and the receiver may still come to them. `on_device`
-// says that the device has room.
-bool fr_rndv_send_stays(struct fr_rndv_send *send, bool on_device);
-
 // Takes over a detached send, which its operation leaves.
 void fr_rndv_detached_add(struct fr_rndv_send *send);
 
