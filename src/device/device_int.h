@@ -6,9 +6,6 @@
 #include "device/ops.h"
 #include "fabrail/core/wait.h"
 
-// Returns the rows whose drivers are loaded, one bit for each.
-unsigned fr_device_present_rows(void);
-
 // How a thread waits for work of the application's, as an initialiser of struct fr_wait.
 #define FR_DEVICE_APP_WORK_WAIT                                                                    \
     {                                                                                              \

@@ -123,7 +123,8 @@ bool fr_device_present(void)
     return found;
 }
 
-unsigned fr_device_present_rows(void)
+// Returns the rows whose drivers are loaded, one bit for each.
+static unsigned find_rows(void)
 {
     return fr_device_present() ? atomic_load_explicit(&present_rows, memory_order_acquire) : 0;
 }
@@ -159,7 +160,7 @@ bool fr_device_is_installed(void)
 
 bool fr_device_in_use(void)
 {
-    unsigned rows = fr_device_present_rows();
+    unsigned rows = find_rows();
     bool in_use = false;
     for (const struct fr_device_ops *row; !in_use && (row = next_row(&rows)) != NULL;)
         in_use = row->in_use();
@@ -168,7 +169,7 @@ bool fr_device_in_use(void)
 
 int fr_device_known(void)
 {
-    unsigned rows = fr_device_present_rows();
+    unsigned rows = find_rows();
     int device = -1;
     for (const struct fr_device_ops *row; device < 0 && (row = next_row(&rows)) != NULL;)
         device = row->current();
@@ -183,7 +184,7 @@ int fr_device_current(void)
 
 void fr_device_release(void)
 {
-    unsigned rows = fr_device_present_rows();
+    unsigned rows = find_rows();
     fr_device_aperture_release();
     for (const struct fr_device_ops *row; (row = next_row(&rows)) != NULL;)
         row->release();
@@ -191,7 +192,7 @@ void fr_device_release(void)
 
 enum fr_status fr_device_query(const void *address, struct fr_device_range *range)
 {
-    unsigned rows = fr_device_present_rows();
+    unsigned rows = find_rows();
     enum fr_status status = FR_OK;
     *range = (struct fr_device_range)FR_DEVICE_HOST;
     for (const struct fr_device_ops *row;
@@ -205,7 +206,7 @@ enum fr_status fr_device_query(const void *address, struct fr_device_range *rang
 
 enum fr_status fr_device_query_id(const void *address, struct fr_device_range *range)
 {
-    unsigned rows = fr_device_present_rows();
+    unsigned rows = find_rows();
     enum fr_status status = FR_ERR_NOT_FOUND;
     for (const struct fr_device_ops *row;
          status == FR_ERR_NOT_FOUND && (row = next_row(&rows)) != NULL;)
