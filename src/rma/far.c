@@ -479,6 +479,12 @@ static struct cut *new_cut(struct fr_rma_window *window, int rank,
     return cut;
 }
 
+static void free_cut(struct cut *cut)
+{
+    fr_rma_fragment_free(&cut->fragment);
+    free(cut);
+}
+
 enum fr_status fr_rma_far_move(struct fr_rma_window *window, int rank,
                                const struct fr_rma_target *target,
                                const struct fr_staging_view *own, bool puts)
@@ -497,7 +503,7 @@ enum fr_status fr_rma_far_move(struct fr_rma_window *window, int rank,
         fr_staging_return(&piece.packed);
     else
         status = close_result(cut, &piece, status);
-    free(cut);
+    free_cut(cut);
     return status;
 }
 
@@ -532,6 +538,6 @@ enum fr_status fr_rma_far_update(struct fr_rma_window *window, int rank,
     status = close_result(cut, &result, status);
     fr_staging_return(&origin.packed);
     fr_staging_return(&compare.packed);
-    free(cut);
+    free_cut(cut);
     return status;
 }

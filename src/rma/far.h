@@ -96,17 +96,6 @@ bool fr_rma_act(struct fr_rma_message *message);
 void fr_rma_answer(struct fr_rma_window *window, struct fr_rma_message *message,
                    struct fr_rma_message *with, enum fr_status status);
 
-// Finds the memory of a run, and its offset there. Returns false if not all bytes are in the window
-// or, where memory is attached, in one piece of that. Checks that its packed data stand among
-// `bytes`.
-bool fr_rma_find_run(struct fr_rma_window *window, uint64_t bytes, struct fr_rma_run *run,
-                     struct fr_rma_part *part);
-
-// Copies between this rank's memory and packed host memory, and waits.
-FR_MUST_CHECK enum fr_status fr_rma_copy_runs(struct fr_rma_window *window,
-                                              const struct fr_rma_message *message, char *packed,
-                                              bool from_memory);
-
 // Serve puts and gets whose data go by rendezvous. The first returns false if it has to be tried
 // again later.
 bool fr_rma_serve_large_put(struct fr_rma_window *window, struct fr_rma_message *message);

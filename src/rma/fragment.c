@@ -4,10 +4,32 @@
 
 #include "rma/fragment.h"
 
+#include <stdlib.h>
+
+static enum fr_status grow(struct fr_rma_fragment *fragment)
+{
+    uint32_t room = fragment->room > 0 ? 4 * fragment->room : 8;
+    if (fragment->room == FR_RMA_MOST_RUNS)
+        return FR_ERR_LIMIT;
+    room = room < FR_RMA_MOST_RUNS ? room : FR_RMA_MOST_RUNS;
+    struct fr_rma_run *runs = reallocarray(fragment->runs, room, sizeof(*runs));
+    if (!runs)
+        return FR_ERR_NO_MEMORY;
+    fragment->runs = runs;
+    fragment->room = room;
+    return FR_OK;
+}
+
+void fr_rma_fragment_free(struct fr_rma_fragment *fragment)
+{
+    free(fragment->runs);
+}
+
 static enum fr_status add_run(struct fr_rma_fragment *fragment, const struct fr_rma_run *run)
 {
-    if (fragment->count == FR_RMA_MOST_RUNS)
-        return FR_ERR_LIMIT;
+    enum fr_status status = fragment->count == fragment->room ? grow(fragment) : FR_OK;
+    if (status != FR_OK)
+        return status;
     fragment->runs[fragment->count++] = *run;
     return FR_OK;
 }

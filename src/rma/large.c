@@ -315,6 +315,7 @@ enum fr_status fr_rma_large_move(struct fr_rma_window *window, struct fr_rma_pla
         status = move_slice(slicing, fits);
     }
     let_go(tally);
+    fr_rma_fragment_free(&slicing->runs);
     free(slicing);
     return status;
 }

@@ -85,6 +85,13 @@ static inline char *fr_rma_message_data(const struct fr_rma_message *message)
     return (char *)(fr_rma_message_runs(message) + message->head->runs);
 }
 
+// Returns the data as memory that stays the message's.
+static inline struct fr_staging_lease fr_rma_message_packed(const struct fr_rma_message *message)
+{
+    return (struct fr_staging_lease){.address = fr_rma_message_data(message),
+                                     .block = message->lease.block};
+}
+
 // Sends a message to a rank of the world, and frees it when it has gone. Waits for nobody.
 FR_MUST_CHECK enum fr_status fr_rma_message_send(struct fr_rma_message *message, int world);
 

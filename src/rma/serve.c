@@ -5,7 +5,7 @@
 
 #include "fabrail/rndv/progress.h"
 #include "rma/far.h"
-#include "rma/region.h"
+#include "rma/target_memory.h"
 
 #include <string.h>
 
@@ -82,137 +82,12 @@ void fr_rma_answer(struct fr_rma_window *window, struct fr_rma_message *message,
     (void)!fr_rma_message_send(message, to); // which logs a failure
 }
 
-// Returns whether a run has rows, and packed data where its message says.
-static bool is_packed(const struct fr_rma_run *run, uint64_t packed_bytes)
-{
-    return run->count > 0 &&
-           (uint64_t)run->at + (uint64_t)run->step * (run->count - 1) + run->bytes <= packed_bytes;
-}
-
-bool fr_rma_find_run(struct fr_rma_window *window, uint64_t bytes, struct fr_rma_run *run,
-                     struct fr_rma_part *part)
-{
-    int64_t reach, last;
-    if (!is_packed(run, bytes) ||
-        __builtin_mul_overflow(run->stride, (int64_t)(run->count - 1), &reach) ||
-        __builtin_add_overflow(run->offset, reach, &last))
-        return false;
-    int64_t low = last < run->offset ? last : run->offset;
-    int64_t high = last > run->offset ? last : run->offset;
-    if (__builtin_add_overflow(high, (int64_t)run->bytes, &high) || low < 0)
-        return false;
-    if (!window->words.is_dynamic) {
-        part->address = fr_rma_own_part(window)->address;
-        part->range = fr_rma_own_part(window)->range;
-        return (uint64_t)high <= fr_rma_own_part(window)->bytes;
-    }
-    if (!fr_rma_region_of_own(window, (uint64_t)low, (uint64_t)high, part))
-        return false;
-    run->offset -= (int64_t)part->base;
-    return true;
-}
-
-static void copy_on_host(char *memory, char *packed, const struct fr_rma_run *run, bool from_memory)
-{
-    for (uint32_t i = 0; i < run->count; i++) {
-        char *there = memory + run->offset + (ptrdiff_t)i * run->stride;
-        char *here = packed + run->at + (size_t)i * run->step;
-        memcpy(from_memory ? here : there, from_memory ? there : here, run->bytes);
-    }
-}
-
-static void copy_by_device(struct fr_device_batch *batch, const struct fr_rma_part *part,
-                           char *packed, const struct fr_rma_run *run, bool from_memory)
-{
-    void *there = (void *)(part->address + (uintptr_t)run->offset), *here = packed + run->at;
-    struct fr_device_copy copy = {
-        .dst = from_memory ? here : there,
-        .src = from_memory ? there : here,
-        .bytes = run->bytes,
-        .n = {run->count, 1},
-        .dst_stride = {from_memory ? (ptrdiff_t)run->step : (ptrdiff_t)run->stride},
-        .src_stride = {from_memory ? (ptrdiff_t)run->stride : (ptrdiff_t)run->step},
-    };
-    fr_device_batch_copy(batch, &part->range, from_memory ? FR_TO_STAGE : FR_FROM_STAGE, &copy);
-}
-
-// Packed data that the copies are to and from.
-struct packed {
-    char *data;
-    uint64_t bytes;
-    struct fr_device_batch batch;
-};
-
-static bool copy_run(struct fr_rma_window *window, struct packed *packed,
-                     const struct fr_rma_run *wanted, bool from_memory)
-{
-    struct fr_rma_part part = {.base = 0};
-    struct fr_rma_run run = *wanted;
-    if (!fr_rma_find_run(window, packed->bytes, &run, &part))
-        return false;
-    if (fr_device_owns(&part.range))
-        copy_by_device(&packed->batch, &part, packed->data, &run, from_memory);
-    else
-        copy_on_host((char *)part.address, packed->data, &run, from_memory);
-    return true;
-}
-
-// Copies bytes in one row, which may go on from one piece of attached memory to the next.
-static bool copy_row(struct fr_rma_window *window, struct packed *packed, struct fr_rma_run row,
-                     bool from_memory)
-{
-    bool found = row.offset >= 0;
-    for (uint32_t left = row.bytes; left > 0 && found; left -= row.bytes) {
-        struct fr_rma_part part = {.base = 0};
-        uint64_t low = (uint64_t)row.offset;
-        if (!fr_rma_region_of_own(window, low, low + 1, &part))
-            return false;
-        uint64_t room = part.base + part.bytes - low;
-        row.bytes = room < left ? (uint32_t)room : left;
-        found = copy_run(window, packed, &row, from_memory);
-        row.offset += row.bytes;
-        row.at += row.bytes;
-    }
-    return found;
-}
-
-// Copies the rows of a run one by one, which may lie in several pieces of attached memory.
-static bool copy_rows(struct fr_rma_window *window, struct packed *packed,
-                      const struct fr_rma_run *run, bool from_memory)
-{
-    bool found = window->words.is_dynamic && is_packed(run, packed->bytes);
-    for (uint32_t i = 0; i < run->count && found; i++) {
-        struct fr_rma_run row = {.at = run->at + i * run->step, .bytes = run->bytes, .count = 1};
-        int64_t offset;
-        found = !__builtin_mul_overflow(run->stride, (int64_t)i, &offset) &&
-                !__builtin_add_overflow(run->offset, offset, &row.offset) &&
-                copy_row(window, packed, row, from_memory);
-    }
-    return found;
-}
-
-enum fr_status fr_rma_copy_runs(struct fr_rma_window *window, const struct fr_rma_message *message,
-                                char *data, bool from_memory)
-{
-    const struct fr_rma_run *runs = fr_rma_message_runs(message);
-    struct packed packed = {.data = data, .bytes = message->head->bytes};
-    enum fr_status status = FR_OK;
-    fr_device_batch_begin(&packed.batch);
-    for (uint32_t i = 0; i < message->head->runs && status == FR_OK; i++) {
-        if (!copy_run(window, &packed, &runs[i], from_memory) &&
-            !copy_rows(window, &packed, &runs[i], from_memory))
-            status = FR_ERR_RANGE;
-    }
-    enum fr_status copied = fr_device_batch_finish(&packed.batch);
-    return status == FR_OK ? copied : status;
-}
-
 static void put(struct fr_rma_window *window, struct fr_rma_message *message)
 {
     bool fits = message->head->bytes <=
                 message->bytes - (size_t)(fr_rma_message_data(message) - (char *)message->head);
     fr_rma_answer(window, message, NULL,
-                  fits ? fr_rma_copy_runs(window, message, fr_rma_message_data(message), false)
+                  fits ? fr_rma_copy_runs(window, message, fr_rma_message_packed(message), false)
                        : FR_ERR_INVALID);
 }
 
@@ -228,7 +103,7 @@ static void get(struct fr_rma_window *window, struct fr_rma_message *message)
     struct fr_rma_message *result = new_answer(message);
     enum fr_status status = FR_ERR_NO_MEMORY;
     if (result)
-        status = fr_rma_copy_runs(window, message, fr_rma_message_data(result), true);
+        status = fr_rma_copy_runs(window, message, fr_rma_message_packed(result), true);
     fr_rma_answer(window, message, result, status);
 }
 
@@ -251,13 +126,17 @@ static bool find_operands(const struct fr_rma_message *message, struct fr_rma_op
 
 // Updates this rank's memory while nobody else does.
 static enum fr_status update(struct fr_rma_window *window, const struct fr_rma_message *message,
-                             struct fr_rma_operands *operands, struct fr_rma_message *result)
+                             struct fr_rma_operands *operands, struct fr_staging_lease there,
+                             struct fr_rma_message *result)
 {
-    enum fr_status status = fr_rma_copy_runs(window, message, operands->there, true);
+    struct fr_rma_memory memory;
+    fr_rma_memory_find_rows(window, message, &memory);
+    enum fr_status status = fr_rma_memory_copy(window, message, &memory, there, true);
     if (status == FR_OK && result)
         memcpy(fr_rma_message_data(result), operands->there, operands->bytes);
     if (status == FR_OK && fr_rma_combine(operands, &status))
-        status = fr_rma_copy_runs(window, message, operands->there, false);
+        status = fr_rma_memory_copy(window, message, &memory, there, false);
+    fr_rma_memory_close(&memory);
     return status;
 }
 
@@ -279,7 +158,7 @@ static bool accumulate(struct fr_rma_window *window, struct fr_rma_message *mess
     if (status == FR_OK && wants && !(result = new_answer(message)))
         status = FR_ERR_NO_MEMORY;
     if (status == FR_OK)
-        status = update(window, message, &operands, result);
+        status = update(window, message, &operands, there, result);
     fr_rma_words_update_end(&window->words, window->rank);
     fr_staging_return(&there);
     fr_rma_answer(window, message, result, status);
