@@ -32,6 +32,8 @@ int fr_abi_call(enum fr_fn fn, const fr_word *args)
     }
     if (fn == FR_FN_MPI_Test)
         *(int *)args[1] = 1;
+    if (fn == FR_FN_MPI_Request_get_status)
+        *(int *)args[1] = called[fn] >= tests;
     if (fn == FR_FN_MPI_Testall)
         *(int *)args[2] = called[fn] % tests == 0;
     return fr_abi_mpi.SUCCESS;
@@ -137,6 +139,27 @@ static void test_look(size_t count, bool come, unsigned expected)
           looks);
 }
 
+// A list with partitioned requests is never tested, but waited for once all are complete.
+static void test_parts(void)
+{
+    fr_word requests[3] = {7, 8, 9};
+    fr_word args[FR_MAX_ARGS] = {3, FR_PTR(requests), 0};
+    struct fr_request_op parts = {.parts = {.count = 4}}, plain = {.parts = {.count = 0}};
+    struct fr_request_op *ops[] = {&plain, &parts, NULL};
+    struct fr_request_set set = {.fn = FR_FN_MPI_Waitall,
+                                 .args = args,
+                                 .count = 3,
+                                 .requests = requests,
+                                 .ops = ops,
+                                 .tracked = 2};
+    tests = 3;
+    memset(called, 0, sizeof(called));
+    CHECK(fr_request_set_call(&set) == fr_abi_mpi.SUCCESS);
+    CHECK(called[FR_FN_MPI_Request_get_status] == tests + 2 && called[FR_FN_MPI_Testall] == 0 &&
+              called[FR_FN_MPI_Waitall] == 1,
+          "%u questions", called[FR_FN_MPI_Request_get_status]);
+}
+
 int main(void)
 {
     fr_abi_rows_fill();
@@ -160,5 +183,6 @@ int main(void)
     sent_each = FR_REQUEST_WORTH_A_LAUNCH;
     test_look(16, false, tests - 1);
     test_look(2, false, 0);
+    test_parts();
     return check_result();
 }
