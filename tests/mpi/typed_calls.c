@@ -3,14 +3,15 @@
 // many. Each function runs several times, the bytes that it brings are checked, and the calls of
 // the last time count, those of the rank that makes the most.
 //
-//   typed_calls FEW MANY A_CALL
+//   typed_calls FEW MANY A_CALL [apart]
 //
 // The second number of blocks may take twice the calls of the first, 30 more, and one for
 // each A_CALL blocks. A_CALL is 0 where the number must not depend on the blocks.
 //
 // Collectives have numbers of calls of their own there. One kernel of each rank copies from its
 // layout into those of the others, where blocks are regular. Others are received packed, and
-// another kernel unpacks all of them.
+// another kernel unpacks all of them. With `apart` they have not, since the ranks are on hosts of
+// their own.
 #include "../programs/memory.h"
 #include "../sim/calls.h"
 #include "../unit/check.h"
@@ -19,9 +20,15 @@
 #include <mpi.h>
 #include <unistd.h>
 
+// MPIs give MPI_UNWEIGHTED a small address, which gcc takes for an array that is too short.
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 11
+#pragma GCC diagnostic ignored "-Wstringop-overread"
+#endif
+
 enum { TAG = 5, TIMES = 3, SLACK = 30 };
 
 static int rank, size;
+static bool is_apart; // no rank maps the memory of another one
 static frsim_calls_fn *calls;
 
 // Blocks of one to three doubles, one to three apart, or all of two doubles and three apart. They
@@ -37,6 +44,7 @@ struct typed {
     MPI_Win window;
     MPI_File file;
     MPI_Op op;
+    MPI_Comm all; // each rank is a neighbour of all
 };
 
 static void add(void *in, void *inout, int *count, MPI_Datatype *type)
@@ -87,6 +95,11 @@ static struct typed make(int blocks, bool is_regular)
     unlink(name);
     close(file);
     MPI_Op_create(add, 1, &typed.op);
+    int ranks[16];
+    for (int i = 0; i < size; i++)
+        ranks[i] = i;
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, size, ranks, MPI_UNWEIGHTED, size, ranks,
+                                   MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &typed.all);
     free(lengths);
     free(places);
     return typed;
@@ -94,6 +107,7 @@ static struct typed make(int blocks, bool is_regular)
 
 static void end(struct typed *typed)
 {
+    MPI_Comm_free(&typed->all);
     MPI_Op_free(&typed->op);
     MPI_File_close(&typed->file);
     MPI_Win_free(&typed->window);
@@ -111,6 +125,70 @@ static void send_recv(struct typed *t)
     MPI_Irecv(t->in.address, 1, t->type, size - 1 - rank, TAG, MPI_COMM_WORLD, &request);
     MPI_Send(t->out.address, 1, t->type, size - 1 - rank, TAG, MPI_COMM_WORLD);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void send_standing(struct typed *t)
+{
+    MPI_Request requests[2];
+    MPI_Status statuses[2];
+    MPI_Recv_init(t->in.address, 1, t->type, size - 1 - rank, TAG, MPI_COMM_WORLD, &requests[0]);
+    MPI_Send_init(t->out.address, 1, t->type, size - 1 - rank, TAG, MPI_COMM_WORLD, &requests[1]);
+    MPI_Startall(2, requests);
+    MPI_Waitall(2, requests, statuses);
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[1]);
+}
+
+static void send_buffered(struct typed *t)
+{
+    int room = (int)t->bytes + MPI_BSEND_OVERHEAD;
+    void *buffer = malloc((size_t)room);
+    MPI_Buffer_attach(buffer, room);
+    MPI_Bsend(t->out.address, 1, t->type, size - 1 - rank, TAG, MPI_COMM_WORLD);
+    MPI_Recv(t->in.address, 1, t->type, size - 1 - rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Buffer_detach(&buffer, &room);
+    free(buffer);
+}
+
+static void send_matched(struct typed *t)
+{
+    MPI_Request request;
+    MPI_Message message;
+    MPI_Issend(t->out.address, 1, t->type, size - 1 - rank, TAG, MPI_COMM_WORLD, &request);
+    MPI_Mprobe(size - 1 - rank, TAG, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+    MPI_Mrecv(t->in.address, 1, t->type, &message, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+#if MPI_VERSION >= 4
+static void send_parts(struct typed *t)
+{
+    MPI_Request requests[2];
+    MPI_Status statuses[2];
+    MPI_Precv_init(t->in.address, 1, 1, t->type, size - 1 - rank, TAG, MPI_COMM_WORLD,
+                   MPI_INFO_NULL, &requests[0]);
+    MPI_Psend_init(t->out.address, 1, 1, t->type, size - 1 - rank, TAG, MPI_COMM_WORLD,
+                   MPI_INFO_NULL, &requests[1]);
+    MPI_Startall(2, requests);
+    MPI_Pready(0, requests[1]);
+    MPI_Waitall(2, requests, statuses);
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[1]);
+}
+#endif
+
+// Copies what is sent to where is received, on the device.
+static void send_self(struct typed *t)
+{
+    MPI_Sendrecv(t->out.address, 1, t->type, 0, TAG, t->in.address, 1, t->type, 0, TAG,
+                 MPI_COMM_SELF, MPI_STATUS_IGNORE);
+}
+
+static void replace(struct typed *t)
+{
+    send_self(t);
+    MPI_Sendrecv_replace(t->in.address, 1, t->type, size - 1 - rank, TAG, size - 1 - rank, TAG,
+                         MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
 static void send_packed(struct typed *t)
@@ -183,7 +261,7 @@ struct slices {
 
 static struct slices slices_of(const struct typed *t)
 {
-    struct slices slices;
+    struct slices slices = {{0}, {0}, {0}};
     for (int i = 0; i < size; i++) {
         slices.counts[i] = 1;
         slices.places[i] = i * (int)t->span;
@@ -191,6 +269,62 @@ static struct slices slices_of(const struct typed *t)
     }
     return slices;
 }
+
+static void allgatherv(struct typed *t)
+{
+    struct slices s = slices_of(t);
+    for (int i = 0; i < size; i++)
+        s.places[i] = i;
+    MPI_Allgatherv(t->out.address, 1, t->type, t->in.address, s.counts, s.places, t->type,
+                   MPI_COMM_WORLD);
+}
+
+static void gatherv(struct typed *t)
+{
+    struct slices s = slices_of(t);
+    for (int i = 0; i < size; i++)
+        s.places[i] = i;
+    for (int root = 0; root < size; root++)
+        MPI_Gatherv(t->out.address, 1, t->type, t->in.address, s.counts, s.places, t->type, root,
+                    MPI_COMM_WORLD);
+}
+
+static void scatterv(struct typed *t)
+{
+    struct slices s = slices_of(t);
+    for (int i = 0; i < size; i++)
+        s.places[i] = i;
+    for (int root = size - 1; root >= 0; root--)
+        MPI_Scatterv(t->out.address, s.counts, s.places, t->type, t->in.address, 1, t->type, root,
+                     MPI_COMM_WORLD);
+}
+
+static void neighbor_allgather(struct typed *t)
+{
+    MPI_Neighbor_allgather(t->out.address, 1, t->type, t->in.address, 1, t->type, t->all);
+}
+
+static void neighbor_alltoallw(struct typed *t)
+{
+    struct slices s = slices_of(t);
+    MPI_Aint places[16];
+    for (int i = 0; i < size; i++)
+        places[i] = s.places[i];
+    MPI_Neighbor_alltoallw(t->out.address, s.counts, places, s.types, t->in.address, s.counts,
+                           places, s.types, t->all);
+}
+
+#if MPI_VERSION >= 4
+static void alltoall_standing(struct typed *t)
+{
+    MPI_Request request;
+    MPI_Alltoall_init(t->out.address, 1, t->type, t->in.address, 1, t->type, MPI_COMM_WORLD,
+                      MPI_INFO_NULL, &request);
+    MPI_Start(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Request_free(&request);
+}
+#endif
 
 static void alltoallw(struct typed *t)
 {
@@ -236,8 +370,7 @@ static void put(struct typed *t)
 static void get(struct typed *t)
 {
     // The window's memory is what the others read, and `out` has the same bytes.
-    MPI_Sendrecv(t->out.address, 1, t->type, 0, TAG, t->in.address, 1, t->type, 0, TAG,
-                 MPI_COMM_SELF, MPI_STATUS_IGNORE);
+    send_self(t);
     MPI_Win_fence(0, t->window);
     MPI_Get(t->packed.address, 1, t->type, size - 1 - rank, 0, 1, t->type, t->window);
     MPI_Win_fence(0, t->window);
@@ -249,6 +382,49 @@ static void accumulate(struct typed *t)
     MPI_Accumulate(t->out.address, 1, t->type, size - 1 - rank, 0, 1, t->type, MPI_REPLACE,
                    t->window);
     MPI_Win_fence(0, t->window);
+}
+
+static void put_request(struct typed *t)
+{
+    MPI_Request request;
+    MPI_Win_lock_all(0, t->window);
+    MPI_Rput(t->out.address, 1, t->type, size - 1 - rank, 0, 1, t->type, t->window, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Win_unlock_all(t->window);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void get_accumulate(struct typed *t)
+{
+    MPI_Win_fence(0, t->window);
+    MPI_Get_accumulate(t->out.address, 1, t->type, t->packed.address, 1, t->type, size - 1 - rank,
+                       0, 1, t->type, MPI_REPLACE, t->window);
+    MPI_Win_fence(0, t->window);
+}
+
+static void accumulate_sum(struct typed *t)
+{
+    send_self(t);
+    MPI_Win_fence(0, t->window);
+    MPI_Accumulate(t->out.address, 1, t->type, size - 1 - rank, 0, 1, t->type, MPI_SUM, t->window);
+    MPI_Win_fence(0, t->window);
+}
+
+static void file_pending(struct typed *t)
+{
+    MPI_Request request;
+    MPI_File_iwrite_at(t->file, 0, t->out.address, 1, t->type, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_File_iread_at(t->file, 0, t->in.address, 1, t->type, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void file_split(struct typed *t)
+{
+    MPI_File_write_at_all_begin(t->file, 0, t->out.address, 1, t->type);
+    MPI_File_write_at_all_end(t->file, t->out.address, MPI_STATUS_IGNORE);
+    MPI_File_read_at_all_begin(t->file, 0, t->in.address, 1, t->type);
+    MPI_File_read_at_all_end(t->file, t->in.address, MPI_STATUS_IGNORE);
 }
 
 static void file(struct typed *t)
@@ -275,16 +451,34 @@ static void reduce_scatter(struct typed *t)
     MPI_Reduce_scatter_block(t->out.address, t->in.address, 1, t->type, t->op, MPI_COMM_WORLD);
 }
 
+static void reduce_scatter_counts(struct typed *t)
+{
+    struct slices s = slices_of(t);
+    MPI_Reduce_scatter(t->out.address, t->in.address, s.counts, t->type, t->op, MPI_COMM_WORLD);
+}
+
+static void reduce_to_root(struct typed *t)
+{
+    for (int root = 0; root < size; root++)
+        MPI_Reduce(t->out.address, t->in.address, 1, t->type, t->op, root, MPI_COMM_WORLD);
+}
+
+static void reduce_local(struct typed *t)
+{
+    send_self(t);
+    MPI_Reduce_local(t->out.address, t->in.address, 1, t->type, t->op);
+}
+
+// The first rank receives nothing.
+static void exscan(struct typed *t)
+{
+    send_self(t);
+    MPI_Exscan(t->out.address, t->in.address, 1, t->type, t->op, MPI_COMM_WORLD);
+}
+
 static void scan(struct typed *t)
 {
     MPI_Scan(t->out.address, t->in.address, 1, t->type, t->op, MPI_COMM_WORLD);
-}
-
-// Both sides of a message on a communicator of one rank.
-static void to_itself(struct typed *t)
-{
-    MPI_Sendrecv(t->out.address, 1, t->type, 0, TAG, t->in.address, 1, t->type, 0, TAG,
-                 MPI_COMM_SELF, MPI_STATUS_IGNORE);
 }
 
 // `regular`: calls of the driver that regular blocks may take; 0: they are not tried.
@@ -294,11 +488,26 @@ static const struct function {
     unsigned long regular, irregular; // most calls with such blocks; 0: any number
 } functions[] = {
     {"messages", send_recv, 0, 0},
+    {"persistent messages", send_standing, 0, 0},
+    {"buffered messages", send_buffered, 0, 0},
+    {"matched messages", send_matched, 0, 0},
+#if MPI_VERSION >= 4
+    {"partitioned messages", send_parts, 0, 0},
+#endif
+    {"MPI_Sendrecv_replace", replace, 0, 0},
     {"messages packed on one side", send_packed, 0, 0},
     {"MPI_Bcast", bcast, 1, 2},
     {"MPI_Allgather", allgather, 1, 2},
+    {"MPI_Allgatherv", allgatherv, 1, 2},
     {"MPI_Gather", gather, 2, 3},
+    {"MPI_Gatherv", gatherv, 2, 3},
     {"MPI_Scatter", scatter, 2, 3},
+    {"MPI_Scatterv", scatterv, 2, 3},
+    {"MPI_Neighbor_allgather", neighbor_allgather, 1, 2},
+    {"MPI_Neighbor_alltoallw", neighbor_alltoallw, 1, 2},
+#if MPI_VERSION >= 4
+    {"MPI_Alltoall_init", alltoall_standing, 1, 2},
+#endif
     {"MPI_Alltoall", alltoall, 1, 2},
     {"MPI_Alltoall packed on one side", alltoall_packed, 2, 3},
     {"MPI_Alltoallv", alltoallv, 1, 2},
@@ -308,14 +517,23 @@ static const struct function {
     {"MPI_Pack and MPI_Unpack", pack, 0, 0},
     {"MPI_Pack_external and MPI_Unpack_external", pack_external, 0, 0},
     {"MPI_Put", put, 0, 0},
+    {"MPI_Rput", put_request, 0, 0},
     {"MPI_Get", get, 0, 0},
+    {"MPI_Get_accumulate", get_accumulate, 0, 0},
+    {"MPI_Accumulate of sums", accumulate_sum, 0, 0},
     {"MPI_Accumulate", accumulate, 0, 0},
     {"MPI_File_write_at and MPI_File_read_at", file, 0, 0},
+    {"MPI_File_iwrite_at and MPI_File_iread_at", file_pending, 0, 0},
+    {"MPI_File_write_at_all_begin and MPI_File_read_at_all_begin", file_split, 0, 0},
+    {"MPI_Reduce", reduce_to_root, 0, 0},
     {"MPI_Allreduce", reduce, 0, 0},
     {"MPI_Iallreduce", ireduce, 0, 0},
     {"MPI_Reduce_scatter_block", reduce_scatter, 0, 0},
+    {"MPI_Reduce_scatter", reduce_scatter_counts, 0, 0},
+    {"MPI_Reduce_local", reduce_local, 0, 0},
     {"MPI_Scan", scan, 0, 0},
-    {"messages to itself", to_itself, 0, 0},
+    {"MPI_Exscan", exscan, 0, 0},
+    {"messages to itself", send_self, 0, 0},
 };
 
 // Returns the calls so far of functions that a wait does not repeat.
@@ -334,23 +552,42 @@ static unsigned long working_calls(void)
 // Returns which of its elements rank `from` sends to this rank.
 static int element_sent(const struct function *function, int from)
 {
-    static void (*const all_alike[])(struct typed *) = {
-        send_recv, send_packed, bcast, allgather, gather,  pack, pack_external, put,
-        get,       accumulate,  file,  reduce,    ireduce, scan, to_itself,
+    static void (*const by_rank[])(struct typed *) = {
+        scatter,
+        scatterv,
+        alltoall,
+        alltoallv,
+        ialltoall,
+#if MPI_VERSION >= 4
+        alltoall_standing,
+#endif
+        neighbor_alltoallw,
+        alltoallw,
+        ialltoallw,
+        reduce_scatter,
+        reduce_scatter_counts,
     };
-    for (size_t i = 0; i < sizeof(all_alike) / sizeof(all_alike[0]); i++) {
-        if (function->run == all_alike[i])
-            return 0;
+    for (size_t i = 0; i < sizeof(by_rank) / sizeof(by_rank[0]); i++) {
+        if (function->run == by_rank[i])
+            return rank;
     }
-    return function->run == alltoall_packed ? from : rank;
+    return function->run == alltoall_packed ? from : 0;
 }
 
 // Returns of how many ranks a function adds what they send, 0 where it adds nothing.
 static int ranks_added(const struct function *function)
 {
-    bool adds =
-        function->run == reduce || function->run == ireduce || function->run == reduce_scatter;
-    return adds ? size : function->run == scan ? rank + 1 : 0;
+    static void (*const over_all[])(struct typed *) = {
+        reduce, ireduce, reduce_to_root, reduce_scatter, reduce_scatter_counts,
+    };
+    for (size_t i = 0; i < sizeof(over_all) / sizeof(over_all[0]); i++) {
+        if (function->run == over_all[i])
+            return size;
+    }
+    return function->run == scan                                              ? rank + 1
+           : function->run == exscan && rank > 0                              ? rank
+           : function->run == reduce_local || function->run == accumulate_sum ? 2
+                                                                              : 0;
 }
 
 // Counts what is wrong of the elements that came, and of the gaps in them.
@@ -360,8 +597,10 @@ static size_t count_wrong(const struct function *function, const struct typed *t
     const int added = ranks_added(function);
     const double times = added > 0 ? added : 1;
     size_t doubles = typed->span / sizeof(double), wrong = 0;
-    int elements =
-        function->regular > 0 && function->run != scatter && function->run != bcast ? size : 1;
+    int elements = function->regular > 0 && function->run != scatter && function->run != scatterv &&
+                           function->run != bcast
+                       ? size
+                       : 1;
     for (int from = 0; from < elements; from++, found += doubles) {
         double first = (double)element_sent(function, from) * (double)doubles;
         size_t next = 0;
@@ -405,6 +644,27 @@ static unsigned long count(const struct function *function, struct typed *typed)
     return most;
 }
 
+// Checks the calls for a function with few blocks, and with many of either kind.
+static void check(const struct function *function, struct typed *few, struct typed *many,
+                  struct typed *regular, int a_call)
+{
+    unsigned long used = count(function, few), again = count(function, many);
+    unsigned long most =
+        2 * used + SLACK + (a_call > 0 ? (unsigned long)(many->blocks / a_call) : 0);
+    CHECK(again <= most, "%s: %lu calls for %d blocks, %lu for %d", function->name, used,
+          few->blocks, again, many->blocks);
+    if (rank == 0)
+        printf("%s: %lu calls for %d blocks, %lu for %d\n", function->name, used, few->blocks,
+               again, many->blocks);
+    if (function->regular == 0 || a_call > 0 || is_apart)
+        return;
+    CHECK(again <= function->irregular, "%s: %lu calls", function->name, again);
+    used = count(function, regular);
+    CHECK(used <= function->regular, "%s: %lu calls for regular blocks", function->name, used);
+    if (rank == 0)
+        printf("%s: %lu calls for %d regular blocks\n", function->name, used, regular->blocks);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -415,29 +675,13 @@ int main(int argc, char **argv)
     *(void **)&calls = driver != NULL ? dlsym(driver, "frsim_calls") : NULL;
     if (calls == NULL || argc < 4)
         MPI_Abort(MPI_COMM_WORLD, 77);
+    is_apart = argc > 4;
     struct typed few = make(atoi(argv[1]), false), many = make(atoi(argv[2]), false);
     struct typed regular = make(atoi(argv[2]), true);
-    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-        int a_call = atoi(argv[3]);
-        unsigned long used = count(&functions[i], &few), again = count(&functions[i], &many);
-        unsigned long most =
-            2 * used + SLACK + (a_call > 0 ? (unsigned long)(many.blocks / a_call) : 0);
-        CHECK(again <= most, "%s: %lu calls for %d blocks, %lu for %d", functions[i].name, used,
-              few.blocks, again, many.blocks);
-        if (rank == 0)
-            printf("%s: %lu calls for %d blocks, %lu for %d\n", functions[i].name, used, few.blocks,
-                   again, many.blocks);
-        if (functions[i].regular == 0)
-            continue;
-        CHECK(a_call > 0 || again <= functions[i].irregular, "%s: %lu calls", functions[i].name,
-              again);
-        used = count(&functions[i], &regular);
-        CHECK(a_call > 0 || used <= functions[i].regular, "%s: %lu calls for regular blocks",
-              functions[i].name, used);
-        if (rank == 0)
-            printf("%s: %lu calls for %d regular blocks\n", functions[i].name, used,
-                   regular.blocks);
-    }
+    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
+        check(&functions[i], &few, &many, &regular, atoi(argv[3]));
+    if (rank == 0)
+        printf("all functions\n");
     end(&regular);
     end(&few);
     end(&many);
