@@ -157,9 +157,7 @@ void fr_rma_far_take_answer(struct fr_rma_window *window, const struct fr_rma_me
     if (!request)
         return;
     if (request->large) {
-        enum fr_status status = FR_OK;
-        if (!fr_rma_large_take_answer(request->large, answer, &status))
-            fr_rma_far_complete(window, request, status);
+        fr_rma_large_take_answer(request->large, answer);
         return;
     }
     request->status = finish(request, answer);
@@ -343,7 +341,7 @@ struct cut {
     size_t bytes, unit; // of all, and of what is not cut
     const struct fr_device_range *from_range, *to_range;
     uintptr_t from, compare, to; // 0: none
-    uint32_t extra, element, operation;
+    struct fr_rma_head head;     // with what it says of an update
     struct fr_rma_fragment fragment;
 };
 
@@ -370,11 +368,9 @@ static enum fr_status fill(const struct cut *cut, struct fr_rma_message *message
     const struct fr_rma_fragment *fragment = &cut->fragment;
     struct fr_rma_head *head = message->head;
     size_t bytes = fragment->last - fragment->first;
+    *head = cut->head;
     head->bytes = bytes;
     head->runs = fragment->count;
-    head->extra = cut->extra;
-    head->element = cut->element;
-    head->operation = cut->operation;
     memcpy(fr_rma_message_runs(message), fragment->runs,
            fragment->count * sizeof(fragment->runs[0]));
     char *data = fr_rma_message_data(message);
@@ -507,6 +503,16 @@ enum fr_status fr_rma_far_move(struct fr_rma_window *window, int rank,
     return status;
 }
 
+void fr_rma_far_describe(const struct fr_rma_update *update, struct fr_rma_head *head)
+{
+    bool combines = update->origin && !update->compare;
+    head->extra = (update->origin ? FR_RMA_WITH_ORIGIN : 0) |
+                  (update->compare ? FR_RMA_WITH_COMPARE : 0) |
+                  (update->result ? FR_RMA_WITH_RESULT : 0);
+    head->operation = fr_rma_operation_index(combines ? update->operation : fr_abi_mpi.REPLACE);
+    head->element = fr_rma_element_index(combines ? update->element : 0);
+}
+
 enum fr_status fr_rma_far_update(struct fr_rma_window *window, int rank,
                                  const struct fr_rma_target *target,
                                  const struct fr_rma_update *update)
@@ -515,12 +521,7 @@ enum fr_status fr_rma_far_update(struct fr_rma_window *window, int rank,
     struct piece origin = {.view = NULL}, compare = origin, result = origin;
     if (!cut)
         return FR_ERR_NO_MEMORY;
-    bool combines = update->origin && !update->compare;
-    cut->extra = (update->origin ? FR_RMA_WITH_ORIGIN : 0) |
-                 (update->compare ? FR_RMA_WITH_COMPARE : 0) |
-                 (update->result ? FR_RMA_WITH_RESULT : 0);
-    cut->operation = fr_rma_operation_index(combines ? update->operation : fr_abi_mpi.REPLACE);
-    cut->element = fr_rma_element_index(combines ? update->element : 0);
+    fr_rma_far_describe(update, &cut->head);
     if (target->block.layout->unit_bytes <= LONGEST_ELEMENT)
         cut->unit = target->block.layout->unit_bytes; // no element is cut
     enum fr_status status = open_piece(update->origin, false, true, &origin);

@@ -26,20 +26,27 @@ FR_MUST_CHECK enum fr_status fr_rma_far_update(struct fr_rma_window *window, int
                                                const struct fr_rma_target *target,
                                                const struct fr_rma_update *update);
 
-// Moves data as fr_rma_far_move does. Where they are more than a message has, they go by rendezvous
-// if they can. Counts what does for the report, which the place describes.
+// Writes what a request says of an update.
+void fr_rma_far_describe(const struct fr_rma_update *update, struct fr_rma_head *head);
+
+// Begin what their names say as fr_rma_far_move and fr_rma_far_update do. Where data are more than
+// a message has, they go by rendezvous if they can. What does is counted for the report, which the
+// place describes.
 FR_MUST_CHECK enum fr_status fr_rma_large_move(struct fr_rma_window *window,
                                                struct fr_rma_place *place,
                                                const struct fr_rma_target *target,
                                                const struct fr_staging_view *own, bool puts);
+FR_MUST_CHECK enum fr_status fr_rma_large_update(struct fr_rma_window *window,
+                                                 struct fr_rma_place *place,
+                                                 const struct fr_rma_target *target,
+                                                 const struct fr_rma_update *update);
 
 // A part of such an access under way, beside its request.
 struct fr_rma_large;
 
-// Takes the answer to a request of a large access. Returns false where that ends the request, with
-// *status.
-bool fr_rma_large_take_answer(struct fr_rma_large *large, const struct fr_rma_message *answer,
-                              enum fr_status *status);
+// Takes the answer to the request of a large access, and completes the request when all of it is
+// over.
+void fr_rma_large_take_answer(struct fr_rma_large *large, const struct fr_rma_message *answer);
 
 // Moves in messages what a target has declined to send by rendezvous, and frees it.
 FR_MUST_CHECK enum fr_status fr_rma_large_redo(struct fr_rma_large *large);
@@ -89,6 +96,9 @@ void fr_rma_far_take_answer(struct fr_rma_window *window, const struct fr_rma_me
 // is still the caller's.
 bool fr_rma_act(struct fr_rma_message *message);
 
+// Begins to receive the data of an update whose turn to be acted on comes later.
+void fr_rma_act_early(struct fr_rma_message *message);
+
 // What the files of the target share. Bytes of a message are checked.
 
 // Answers a message, by `with` if it is given and all went well, else by the message itself. So an
@@ -100,6 +110,18 @@ void fr_rma_answer(struct fr_rma_window *window, struct fr_rma_message *message,
 // again later.
 bool fr_rma_serve_large_put(struct fr_rma_window *window, struct fr_rma_message *message);
 void fr_rma_serve_large_get(struct fr_rma_window *window, struct fr_rma_message *message);
+
+// Receives the origin's data of an update by rendezvous, on the host. Returns whether that is over,
+// with the outcome in the message. Called again until then, by the thread that makes progress.
+bool fr_rma_land(struct fr_rma_window *window, struct fr_rma_message *message);
+
+// Gives back the memory of such data, if there is any.
+void fr_rma_land_end(struct fr_rma_message *message);
+
+// Answers such an update by rendezvous, with data that stand in a message's own workspace, and owns
+// both messages. Returns false where the data cannot go that way, and both are still the caller's.
+bool fr_rma_send_result(struct fr_rma_window *window, struct fr_rma_message *message,
+                        struct fr_rma_message *result);
 
 // Gives locks to other ranks whose turn has come.
 void fr_rma_grant_locks(void);

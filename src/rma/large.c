@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Large accesses of an origin to targets that it reaches by messages alone. They are cut into
 // slices. The data of each go by rendezvous, as those of messages do: the origin sends what it
-// puts, and the target what the origin gets. A slice that cannot go that way goes in messages.
+// puts or accumulates, and the target what the origin gets. A slice that cannot go that way goes in
+// messages.
 #include "config.h"
 
 #include "rma/far.h"
@@ -13,25 +14,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Bytes of an access by the way that they went. Held by the call and, where the target chooses the
-// way, by each slice.
+// Bytes that an access sends or receives, by the way that they went. Held by the call and, where
+// the target chooses the way, by each slice.
 struct tally {
     _Atomic unsigned holders;
     _Atomic uint64_t bytes[FR_SCHEME_COUNT]; // FR_SCHEME_NONE: in messages
     const char *_Atomic reasons[FR_SCHEME_COUNT];
     struct fr_report_buffer report;
-    bool puts;
+    struct fr_policy_access facts;
+    bool sends;
+};
+
+// Data of this process. Without an element there are none.
+struct side {
+    struct fr_staging_view view;
+    struct fr_staging_view_block block;
 };
 
 struct fr_rma_large {
     struct fr_rma_window *window;
     int rank;
+    enum fr_rma_kind kind;
     struct fr_rma_request *request;
-    struct tally *tally; // NULL for a put
-    struct fr_rma_transfer *transfer;
-    bool puts, answered, disarmed;
-    struct fr_staging_view own;
-    struct fr_staging_view_block block;
+    struct tally *tally; // of what is received; NULL where nothing is
+    struct fr_rma_transfer *sending;
+    unsigned parts; // that are not over: the answer, what is sent, what is received
+    enum fr_status status;
+    bool disarmed;
+    struct side origin, result;
     struct fr_rma_target there;
 };
 
@@ -43,14 +53,13 @@ static void add(struct tally *tally, enum fr_policy_scheme scheme, size_t bytes,
 
 static void add_messages(struct tally *tally, size_t bytes)
 {
-    const struct fr_policy_access facts = {.mapped = false};
-    add(tally, FR_SCHEME_NONE, bytes, fr_policy_choose_access(&facts).choice.reason);
+    add(tally, FR_SCHEME_NONE, bytes, fr_policy_choose_access(&tally->facts).choice.reason);
 }
 
-// Lets a tally go. The last one to do so reports it.
+// Lets a tally go. The last one to do so reports it. NULL is accepted.
 static void let_go(struct tally *tally)
 {
-    if (atomic_fetch_sub(&tally->holders, 1) != 1)
+    if (!tally || atomic_fetch_sub(&tally->holders, 1) != 1)
         return;
     for (unsigned i = 0; i < FR_SCHEME_COUNT; i++) {
         enum fr_policy_scheme scheme = (enum fr_policy_scheme)i;
@@ -58,41 +67,29 @@ static void let_go(struct tally *tally)
         tally->report.path = fr_policy_scheme_path(scheme);
         tally->report.scheme = scheme == FR_SCHEME_NONE ? "message" : fr_policy_scheme_name(scheme);
         tally->report.reason = atomic_load(&tally->reasons[i]);
-        tally->report.in_bytes = tally->puts ? bytes : 0;
-        tally->report.out_bytes = tally->puts ? 0 : bytes;
+        tally->report.in_bytes = tally->sends ? bytes : 0;
+        tally->report.out_bytes = tally->sends ? 0 : bytes;
         if (bytes > 0)
             fr_report_buffer(&tally->report);
     }
     free(tally);
 }
 
-static struct fr_rma_large *new_large(struct fr_rma_window *window, int rank,
-                                      const struct fr_rma_target *there,
-                                      const struct fr_staging_view *own, bool puts)
+static void keep(struct side *side, const struct side *from)
 {
-    struct fr_rma_large *large = calloc(1, sizeof(*large));
-    if (!large)
-        return NULL;
-    large->window = window;
-    large->rank = rank;
-    large->puts = puts;
-    large->own = *own;
-    large->block = own->blocks[0];
-    large->own.blocks = &large->block;
-    large->there = *there;
-    large->there.view.blocks = &large->there.block;
-    fr_datatype_keep(large->block.layout);
-    fr_datatype_keep(large->there.block.layout);
-    return large;
+    *side = *from;
+    side->view.blocks = &side->block;
+    if (side->block.layout)
+        fr_datatype_keep(side->block.layout);
 }
 
 void fr_rma_large_free(struct fr_rma_large *large)
 {
     if (!large)
         return;
-    if (large->tally)
-        let_go(large->tally);
-    fr_datatype_release(large->block.layout);
+    let_go(large->tally);
+    fr_datatype_release(large->origin.block.layout);
+    fr_datatype_release(large->result.block.layout);
     fr_datatype_release(large->there.block.layout);
     free(large);
 }
@@ -102,70 +99,133 @@ void fr_rma_large_disarm(struct fr_rma_large *large)
     large->disarmed = true;
 }
 
-// Ends a transfer of this process. A put that has no answer yet leaves its request to that.
-static void end(void *owner, enum fr_status status, enum fr_policy_scheme scheme)
+// Ends a part of an access. What was disarmed has failed already.
+static void end_part(struct fr_rma_large *large, enum fr_status status)
 {
-    struct fr_rma_large *large = owner;
-    large->transfer = NULL;
-    if (!large->answered)
+    if (large->status == FR_OK)
+        large->status = status;
+    if (--large->parts > 0)
         return;
-    if (!large->puts && status == FR_OK)
-        add(large->tally, scheme, fr_rma_bytes_of(&large->own),
-            fr_policy_scheme_received(scheme, FR_VERB_READ, false));
-    fr_rma_far_complete(large->window, large->request, status);
+    fr_rma_far_complete(large->window, large->request, large->disarmed ? FR_OK : large->status);
     fr_rma_large_free(large);
 }
 
-bool fr_rma_large_take_answer(struct fr_rma_large *large, const struct fr_rma_message *answer,
-                              enum fr_status *status)
+static void end_sending(void *owner, enum fr_status status, enum fr_policy_scheme scheme)
 {
-    size_t come = answer->bytes - (size_t)(fr_rma_message_data(answer) - (char *)answer->head);
-    *status = (enum fr_status)answer->head->status;
-    large->answered = true;
-    if (large->puts && large->transfer) {
-        fr_rma_transfer_answered(large->transfer, *status);
-        return true;
+    struct fr_rma_large *large = owner;
+    (void)scheme;
+    large->sending = NULL;
+    end_part(large, status);
+}
+
+static void end_receiving(void *owner, enum fr_status status, enum fr_policy_scheme scheme)
+{
+    struct fr_rma_large *large = owner;
+    if (status == FR_OK)
+        add(large->tally, scheme, fr_rma_bytes_of(&large->result.view),
+            fr_policy_scheme_received(scheme, FR_VERB_READ, false));
+    end_part(large, status);
+}
+
+// Takes the data of an answer, or begins to receive those that it announces.
+static enum fr_status take_result(struct fr_rma_large *large, const struct fr_rma_message *answer)
+{
+    char *data = fr_rma_message_data(answer);
+    size_t come = answer->bytes - (size_t)(data - (char *)answer->head);
+    bool announced = answer->head->extra & FR_RMA_BY_RENDEZVOUS;
+    size_t bytes = fr_rma_bytes_of(&large->result.view);
+    enum fr_status status = FR_OK;
+    if (come != (announced ? FR_RNDV_RTS_BYTES : bytes))
+        return FR_ERR_MPI;
+    if (!announced) {
+        add_messages(large->tally, bytes);
+        return fr_rma_copy_packed(&large->result.view, fr_rma_message_packed(answer),
+                                  FR_FROM_STAGE);
     }
-    if (!large->puts && !large->disarmed && *status == FR_ERR_UNSUPPORTED) {
+    bool begun =
+        fr_rma_transfer_receive(large->window, &large->result.view, (const unsigned char *)data,
+                                end_receiving, large, &status) != NULL;
+    large->parts += begun;
+    return status;
+}
+
+void fr_rma_large_take_answer(struct fr_rma_large *large, const struct fr_rma_message *answer)
+{
+    enum fr_status status = (enum fr_status)answer->head->status;
+    if (large->sending)
+        fr_rma_transfer_answered(large->sending, status);
+    if (large->kind == FR_RMA_GET && status == FR_ERR_UNSUPPORTED && !large->disarmed) {
         fr_rma_far_decline(large->window, large->request);
-        return true;
+        return;
     }
-    if (!large->puts && *status == FR_OK && large->disarmed)
-        *status = FR_ERR_CANCELLED;
-    if (!large->puts && *status == FR_OK) {
-        *status = FR_ERR_MPI;
-        if (come == FR_RNDV_RTS_BYTES)
-            large->transfer = fr_rma_transfer_receive(
-                large->window, &large->own, (const unsigned char *)fr_rma_message_data(answer), end,
-                large, status);
-    }
-    if (large->transfer)
-        return true;
-    fr_rma_large_free(large);
-    return false;
+    if (status == FR_OK && large->tally && !large->disarmed)
+        status = take_result(large, answer);
+    end_part(large, status);
 }
 
 enum fr_status fr_rma_large_redo(struct fr_rma_large *large)
 {
-    add_messages(large->tally, fr_rma_bytes_of(&large->own));
+    add_messages(large->tally, fr_rma_bytes_of(&large->result.view));
     enum fr_status status =
-        fr_rma_far_move(large->window, large->rank, &large->there, &large->own, false);
+        fr_rma_far_move(large->window, large->rank, &large->there, &large->result.view, false);
     fr_rma_large_free(large);
     return status;
 }
 
-// Makes the message of a request. The data that follow the runs are an RTS, if there is one.
-static struct fr_rma_message *new_message(const struct fr_rma_fragment *runs, size_t bytes,
-                                          const unsigned char *rts)
+// An access. It lacks the data of one side, unless it is an update.
+struct access {
+    struct fr_rma_window *window;
+    struct fr_rma_place *place;
+    enum fr_rma_kind kind;
+    const struct fr_rma_target *target;
+    const struct fr_staging_view *origin, *result;
+    const struct fr_rma_update *update;
+};
+
+// An access that is being cut, and the next slice of it.
+struct slicing {
+    struct access access;
+    struct fr_rma_head head;       // with what it says of an update
+    struct tally *sent, *received; // NULL where nothing is
+    struct fr_rma_target there;
+    struct side from, to;
+    struct fr_rma_fragment runs;
+};
+
+static struct fr_rma_large *new_large(const struct slicing *slicing)
 {
+    struct fr_rma_large *large = calloc(1, sizeof(*large));
+    if (!large)
+        return NULL;
+    large->window = slicing->access.window;
+    large->rank = slicing->access.place->target;
+    large->kind = slicing->access.kind;
+    large->parts = 1;
+    keep(&large->origin, &slicing->from);
+    keep(&large->result, &slicing->to);
+    large->there = slicing->there;
+    large->there.view.blocks = &large->there.block;
+    fr_datatype_keep(large->there.block.layout);
+    if (slicing->received) {
+        large->tally = slicing->received;
+        atomic_fetch_add(&large->tally->holders, 1);
+    }
+    return large;
+}
+
+// Makes the message of a request. The data that follow the runs are an RTS, if there is one.
+static struct fr_rma_message *new_message(const struct slicing *slicing, const unsigned char *rts)
+{
+    const struct fr_rma_fragment *runs = &slicing->runs;
     struct fr_rma_message *message =
         fr_rma_message_new(sizeof(struct fr_rma_head) + runs->count * sizeof(struct fr_rma_run) +
                            (rts ? FR_RNDV_RTS_BYTES : 0));
     if (!message)
         return NULL;
-    message->head->bytes = bytes;
+    *message->head = slicing->head;
+    message->head->bytes = runs->last;
     message->head->runs = runs->count;
-    message->head->extra = FR_RMA_BY_RENDEZVOUS;
+    message->head->extra |= FR_RMA_BY_RENDEZVOUS;
     memcpy(fr_rma_message_runs(message), runs->runs, runs->count * sizeof(runs->runs[0]));
     if (rts)
         memcpy(fr_rma_message_data(message), rts, FR_RNDV_RTS_BYTES);
@@ -173,78 +233,72 @@ static struct fr_rma_message *new_message(const struct fr_rma_fragment *runs, si
 }
 
 // Sends the request of a slice, and owns the slice from then on.
-static enum fr_status request(struct fr_rma_large *large, const struct fr_rma_fragment *runs,
+static enum fr_status request(const struct slicing *slicing, struct fr_rma_large *large,
                               const unsigned char *rts)
 {
-    struct fr_rma_transfer *transfer = large->transfer;
-    struct fr_rma_message *message = new_message(runs, fr_rma_bytes_of(&large->own), rts);
+    struct fr_rma_transfer *sending = large->sending;
+    struct fr_rma_message *message = new_message(slicing, rts);
     enum fr_status status = FR_ERR_NO_MEMORY;
     if (message)
-        large->request = fr_rma_far_enter_large(large->window, large->rank, large);
+        large->request =
+            fr_rma_far_enter_large(slicing->access.window, slicing->access.place->target, large);
     if (large->request)
-        status = fr_rma_far_send(large->window, large->request, message,
-                                 large->puts ? FR_RMA_PUT : FR_RMA_GET);
+        status =
+            fr_rma_far_send(slicing->access.window, large->request, message, slicing->access.kind);
     else
         fr_rma_message_free(message);
-    if (transfer)
-        fr_rma_transfer_sent(transfer, status == FR_OK);
+    if (sending)
+        fr_rma_transfer_sent(sending, status == FR_OK);
     if (status != FR_OK)
         fr_rma_large_free(large);
     return status;
 }
 
-static enum fr_status begin_put(struct fr_rma_large *large, const struct fr_rma_fragment *runs,
-                                struct tally *tally)
+// Begins a slice. Returns FR_ERR_UNSUPPORTED where its data do not go by rendezvous.
+static enum fr_status begin(const struct slicing *slicing)
 {
     unsigned char rts[FR_RNDV_RTS_BYTES];
     struct fr_policy_scheme_choice choice = {.scheme = FR_SCHEME_NONE};
-    large->transfer =
-        fr_rma_transfer_send(large->window, large->rank, &large->own,
-                             fr_abi_rows[tally->report.fn].name, end, large, rts, &choice);
-    if (!large->transfer) {
+    struct fr_rma_large *large = new_large(slicing);
+    if (!large)
+        return FR_ERR_NO_MEMORY;
+    if (!slicing->access.origin)
+        return request(slicing, large, NULL);
+    large->sending = fr_rma_transfer_send(
+        slicing->access.window, slicing->access.place->target, &large->origin.view,
+        fr_abi_rows[slicing->sent->report.fn].name, end_sending, large, rts, &choice);
+    if (!large->sending) {
         fr_rma_large_free(large);
         return FR_ERR_UNSUPPORTED;
     }
-    size_t bytes = fr_rma_bytes_of(&large->own);
-    enum fr_status status = request(large, runs, rts);
+    large->parts++;
+    enum fr_status status = request(slicing, large, rts);
     if (status == FR_OK)
-        add(tally, choice.scheme, bytes, choice.reason);
+        add(slicing->sent, choice.scheme, slicing->runs.last, choice.reason);
     return status;
 }
 
-static enum fr_status begin_get(struct fr_rma_large *large, const struct fr_rma_fragment *runs,
-                                struct tally *tally)
+static void cut(struct side *side, const struct fr_staging_view *view, size_t done, size_t bytes)
 {
-    large->tally = tally;
-    atomic_fetch_add(&tally->holders, 1);
-    return request(large, runs, NULL);
+    if (view)
+        fr_rma_view_cut(view, done, bytes, &side->view, &side->block);
 }
 
-// An access that is being cut, and the next slice of it.
-struct slicing {
-    struct fr_rma_window *window;
-    int rank;
-    bool puts;
-    struct tally *tally;
-    struct fr_rma_target there;
-    struct fr_staging_view here;
-    struct fr_staging_view_block block;
-    struct fr_rma_fragment runs;
-};
-
-// Makes the slice of a target and of the origin's data that begins at `done`: as long as its runs
-// at the target fit into a message. Returns its bytes, and in *fits whether they do.
-static size_t next_slice(struct slicing *slicing, const struct fr_rma_target *target,
-                         const struct fr_staging_view *own, size_t done, bool *fits)
+// Makes the slice of an access that begins at `done`: as long as its runs at the target fit into a
+// message. Returns its bytes, and in *fits whether they do.
+static size_t next_slice(struct slicing *slicing, size_t done, bool *fits)
 {
-    size_t left = fr_rma_bytes_of(own) - done, bytes = left;
+    size_t left = fr_rma_bytes_of(&slicing->access.target->view) - done, bytes = left;
     *fits = false;
     for (size_t most = FR_RMA_SLICE_BYTES; !*fits && most > FR_RMA_MOST_BYTES; most /= 2) {
-        size_t step = fr_rma_slice_bytes(target, own, most);
+        size_t step = fr_rma_slice_bytes(slicing->access.target, slicing->access.origin,
+                                         slicing->access.result, most);
         bytes = left < step ? left : step;
-        slicing->there = (struct fr_rma_target){.part = target->part};
-        fr_rma_view_cut(&target->view, done, bytes, &slicing->there.view, &slicing->there.block);
-        fr_rma_view_cut(own, done, bytes, &slicing->here, &slicing->block);
+        slicing->there = (struct fr_rma_target){.part = slicing->access.target->part};
+        fr_rma_view_cut(&slicing->access.target->view, done, bytes, &slicing->there.view,
+                        &slicing->there.block);
+        cut(&slicing->from, slicing->access.origin, done, bytes);
+        cut(&slicing->to, slicing->access.result, done, bytes);
         slicing->runs.first = 0;
         slicing->runs.last = bytes;
         *fits = bytes <= FR_RMA_SLICE_BYTES && bytes > FR_RMA_MOST_BYTES &&
@@ -253,69 +307,131 @@ static size_t next_slice(struct slicing *slicing, const struct fr_rma_target *ta
     return bytes;
 }
 
-static enum fr_status move_slice(struct slicing *slicing, bool fits)
+static enum fr_status send_in_messages(const struct slicing *slicing)
 {
-    enum fr_status status = FR_ERR_UNSUPPORTED;
-    struct fr_rma_large *large = NULL;
-    if (fits) {
-        status = fr_rma_far_await_turn(slicing->window, slicing->rank);
-        if (status != FR_OK)
-            return status;
-        large = new_large(slicing->window, slicing->rank, &slicing->there, &slicing->here,
-                          slicing->puts);
-        status = !large          ? FR_ERR_NO_MEMORY
-                 : slicing->puts ? begin_put(large, &slicing->runs, slicing->tally)
-                                 : begin_get(large, &slicing->runs, slicing->tally);
-    }
-    if (status != FR_ERR_UNSUPPORTED)
-        return status;
-    add_messages(slicing->tally, fr_rma_bytes_of(&slicing->here));
-    return fr_rma_far_move(slicing->window, slicing->rank, &slicing->there, &slicing->here,
-                           slicing->puts);
+    size_t bytes = fr_rma_bytes_of(&slicing->there.view);
+    bool sends = slicing->access.origin != NULL;
+    if (sends)
+        add_messages(slicing->sent, bytes);
+    if (slicing->access.result)
+        add_messages(slicing->received, bytes);
+    if (!slicing->access.update)
+        return fr_rma_far_move(slicing->access.window, slicing->access.place->target,
+                               &slicing->there, sends ? &slicing->from.view : &slicing->to.view,
+                               sends);
+    struct fr_rma_update update = *slicing->access.update;
+    update.origin = sends ? &slicing->from.view : NULL;
+    update.result = slicing->access.result ? &slicing->to.view : NULL;
+    return fr_rma_far_update(slicing->access.window, slicing->access.place->target, &slicing->there,
+                             &update);
 }
 
-static struct tally *new_tally(const struct fr_rma_place *place, bool puts)
+static enum fr_status move_slice(const struct slicing *slicing, bool fits)
 {
-    struct tally *tally = calloc(1, sizeof(*tally));
+    enum fr_status status = FR_ERR_UNSUPPORTED;
+    if (fits) {
+        status = fr_rma_far_await_turn(slicing->access.window, slicing->access.place->target);
+        if (status == FR_OK)
+            status = begin(slicing);
+    }
+    return status == FR_ERR_UNSUPPORTED ? send_in_messages(slicing) : status;
+}
+
+static struct tally *new_tally(const struct fr_rma_place *place, const struct fr_staging_view *view,
+                               bool sends)
+{
+    struct tally *tally = view ? calloc(1, sizeof(*tally)) : NULL;
     if (!tally)
         return NULL;
     atomic_init(&tally->holders, 1);
     tally->report = place->report;
-    tally->puts = puts;
-    if (!puts) { // it may be reported when the call is over
+    tally->facts = place->facts;
+    tally->report.kind = view->range.kind;
+    tally->report.arg = view->arg;
+    tally->sends = sends;
+    if (!sends) { // it may be reported when the call is over
         tally->report.args = NULL;
         tally->report.posted = true;
     }
     return tally;
 }
 
+static enum fr_status move_all(struct slicing *slicing)
+{
+    const struct access *access = &slicing->access;
+    size_t all = fr_rma_bytes_of(&access->target->view);
+    enum fr_status status = FR_OK;
+    for (size_t done = 0, bytes; done < all && status == FR_OK; done += bytes) {
+        bool fits;
+        bytes = next_slice(slicing, done, &fits);
+        status = move_slice(slicing, fits);
+    }
+    return status;
+}
+
+static enum fr_status run(const struct access *access)
+{
+    const struct fr_staging_view *own = access->origin ? access->origin : access->result;
+    struct slicing *slicing = calloc(1, sizeof(*slicing));
+    enum fr_status status = FR_ERR_NO_MEMORY;
+    if (!slicing)
+        return status;
+    fr_rndv_progress(fr_device_owns(&own->range) ? &own->range : NULL);
+    slicing->access = *access;
+    slicing->sent = new_tally(access->place, access->origin, true);
+    slicing->received = new_tally(access->place, access->result, false);
+    if (access->update)
+        fr_rma_far_describe(access->update, &slicing->head);
+    if ((slicing->sent || !access->origin) && (slicing->received || !access->result)) {
+        access->place->is_counted = true;
+        status = move_all(slicing);
+    }
+    let_go(slicing->sent);
+    let_go(slicing->received);
+    fr_rma_fragment_free(&slicing->runs);
+    free(slicing);
+    return status;
+}
+
+// Returns whether data of an access can be cut.
+static bool is_plain(const struct fr_staging_view *view)
+{
+    return !view || (!view->absolute && !view->mixed);
+}
+
+static bool is_large(const struct access *access)
+{
+    return fr_rma_bytes_of(&access->target->view) > FR_RMA_MOST_BYTES &&
+           access->place->target != access->window->rank && is_plain(access->origin) &&
+           is_plain(access->result);
+}
+
 enum fr_status fr_rma_large_move(struct fr_rma_window *window, struct fr_rma_place *place,
                                  const struct fr_rma_target *target,
                                  const struct fr_staging_view *own, bool puts)
 {
-    size_t all = fr_rma_bytes_of(own);
-    if (all <= FR_RMA_MOST_BYTES || place->target == window->rank || own->absolute || own->mixed)
-        return fr_rma_far_move(window, place->target, target, own, puts);
-    fr_rndv_progress(fr_device_owns(&own->range) ? &own->range : NULL);
-    struct slicing *slicing = calloc(1, sizeof(*slicing));
-    struct tally *tally = slicing ? new_tally(place, puts) : NULL;
-    if (!tally) {
-        free(slicing);
-        return FR_ERR_NO_MEMORY;
-    }
-    slicing->window = window;
-    slicing->rank = place->target;
-    slicing->puts = puts;
-    slicing->tally = tally;
-    place->is_counted = true;
-    enum fr_status status = FR_OK;
-    for (size_t done = 0, bytes; done < all && status == FR_OK; done += bytes) {
-        bool fits;
-        bytes = next_slice(slicing, target, own, done, &fits);
-        status = move_slice(slicing, fits);
-    }
-    let_go(tally);
-    fr_rma_fragment_free(&slicing->runs);
-    free(slicing);
-    return status;
+    const struct access access = {.window = window,
+                                  .place = place,
+                                  .kind = puts ? FR_RMA_PUT : FR_RMA_GET,
+                                  .target = target,
+                                  .origin = puts ? own : NULL,
+                                  .result = puts ? NULL : own};
+    return is_large(&access) ? run(&access)
+                             : fr_rma_far_move(window, place->target, target, own, puts);
+}
+
+enum fr_status fr_rma_large_update(struct fr_rma_window *window, struct fr_rma_place *place,
+                                   const struct fr_rma_target *target,
+                                   const struct fr_rma_update *update)
+{
+    const struct access access = {.window = window,
+                                  .place = place,
+                                  .kind = FR_RMA_ACCUMULATE,
+                                  .target = target,
+                                  .origin = update->origin,
+                                  .result = update->result,
+                                  .update = update};
+    return is_large(&access) && !update->compare
+               ? run(&access)
+               : fr_rma_far_update(window, place->target, target, update);
 }

@@ -69,8 +69,10 @@ void fr_rma_message_empty(struct fr_rma_message *message)
 
 void fr_rma_message_free(struct fr_rma_message *message)
 {
-    if (message)
+    if (message) {
+        fr_rma_land_end(message);
         fr_staging_return(&message->lease);
+    }
     free(message);
 }
 
@@ -170,17 +172,21 @@ static struct fr_rma_message *begin_next(struct inbox *inbox)
     return NULL;
 }
 
-// Whether an earlier message of the same rank is still there.
-static bool has_to_wait(const struct inbox *inbox, size_t place)
+// Returns how many earlier messages of the same rank are still there, and the first of them.
+static unsigned count_before(const struct inbox *inbox, size_t place, struct fr_rma_message **first)
 {
-    for (size_t i = 0; i < place; i++) {
-        if (inbox->messages[i]->from == inbox->messages[place]->from)
-            return true;
+    unsigned count = 0;
+    for (size_t i = place; i-- > 0;) {
+        if (inbox->messages[i]->from != inbox->messages[place]->from)
+            continue;
+        *first = inbox->messages[i];
+        count++;
     }
-    return false;
+    return count;
 }
 
-// Receives and acts on messages, those of one rank in their order.
+// Receives and acts on messages, those of one rank in their order. While the data of an update come
+// by rendezvous, those of the next one do too.
 static void take(struct inbox *inbox)
 {
     struct fr_rma_message *next;
@@ -188,8 +194,12 @@ static void take(struct inbox *inbox)
         inbox->messages[inbox->count++] = next;
     for (size_t i = 0; i < inbox->count;) {
         struct fr_rma_message *message = inbox->messages[i];
+        struct fr_rma_message *first = NULL;
         message->come = message->come || is_complete(message);
-        if (!message->come || has_to_wait(inbox, i) || !fr_rma_act(message)) {
+        unsigned before = count_before(inbox, i, &first);
+        if (message->come && before == 1 && first->landing != FR_RMA_NOT_BEGUN)
+            fr_rma_act_early(message);
+        if (!message->come || before > 0 || !fr_rma_act(message)) {
             i++;
             continue;
         }

@@ -14,7 +14,8 @@ enum fr_rma_kind {
     FR_RMA_MEET = 1,   // the sender has come to a meeting: `name`, and its round in `extra`
     FR_RMA_PUT,        // `extra`: FR_RMA_BY_RENDEZVOUS, with an RTS in place of the data
     FR_RMA_GET,        // the same, and its answer has an RTS
-    FR_RMA_ACCUMULATE, // `extra` has FR_RMA_WITH_ bits
+    FR_RMA_ACCUMULATE, // `extra` has FR_RMA_WITH_ bits. With FR_RMA_BY_RENDEZVOUS, an RTS in place
+                       // of the origin's data, and perhaps one in the answer
     FR_RMA_LOCK,       // answered when the sender has the lock; `extra`: exclusive
     FR_RMA_UNLOCK,     // `extra`: exclusive
     FR_RMA_GIVE_UP,    // the sender waits no longer for the lock of request `name`
@@ -66,6 +67,10 @@ struct fr_rma_message {
     int from;        // the rank in the world that has sent it
     bool come;       // all of it is there
     uint32_t ticket; // of one that waits for a lock
+    // The origin's data of an update by rendezvous, at the target: packed, and how they have come.
+    enum { FR_RMA_NOT_BEGUN, FR_RMA_LANDING, FR_RMA_LANDED } landing;
+    enum fr_status landed;
+    struct fr_staging_lease data;
     struct fr_rma_head *head;
 };
 

@@ -111,16 +111,27 @@ static enum fr_status move_slice(const struct fr_rma_target *target,
     return status;
 }
 
-size_t fr_rma_slice_bytes(const struct fr_rma_target *target, const struct fr_staging_view *own,
-                          size_t most)
+// Returns the fewest bytes that are whole elements of so many bytes and of a view, SIZE_MAX if they
+// are too many to be told.
+static size_t whole_bytes(size_t bytes, const struct fr_staging_view *view)
 {
-    size_t all = fr_rma_bytes_of(own), a = own->blocks[0].layout->size_bytes, rest;
-    size_t b = target->block.layout->size_bytes, step = a;
-    for (size_t other = b; other != 0; other = rest) { // step becomes what divides both
-        rest = step % other;
-        step = other;
+    size_t step = bytes, rest;
+    if (!view || bytes == SIZE_MAX)
+        return bytes;
+    const size_t other = view->blocks[0].layout->size_bytes;
+    for (size_t divisor = other; divisor != 0; divisor = rest) { // step becomes what divides both
+        rest = step % divisor;
+        step = divisor;
     }
-    if (__builtin_mul_overflow(a / step, b, &step) || step >= all)
+    return __builtin_mul_overflow(bytes / step, other, &step) ? SIZE_MAX : step;
+}
+
+size_t fr_rma_slice_bytes(const struct fr_rma_target *target, const struct fr_staging_view *origin,
+                          const struct fr_staging_view *result, size_t most)
+{
+    size_t all = fr_rma_bytes_of(&target->view);
+    size_t step = whole_bytes(whole_bytes(target->block.layout->size_bytes, origin), result);
+    if (step >= all)
         return all;
     return step < most ? most / step * step : step;
 }
@@ -145,7 +156,8 @@ static enum fr_status move_over_host(const struct fr_rma_target *target,
                                      const struct fr_staging_view *own, bool puts)
 {
     struct fr_staging_lease packed;
-    size_t all = fr_rma_bytes_of(own), step = fr_rma_slice_bytes(target, own, FR_RMA_SLICE_BYTES);
+    size_t all = fr_rma_bytes_of(own),
+           step = fr_rma_slice_bytes(target, own, NULL, FR_RMA_SLICE_BYTES);
     enum fr_status status = fr_staging_borrow(step < all ? step : all, &packed);
     if (status != FR_OK)
         return status;

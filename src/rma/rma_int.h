@@ -155,9 +155,9 @@ bool fr_rma_is_native(const struct fr_rma_target *target, const struct fr_stagin
 bool fr_rma_is_on_host(const struct fr_staging_view *view);
 
 // Returns how many bytes of an access make a slice of about so many: as many as whole elements of
-// both sides have together.
-size_t fr_rma_slice_bytes(const struct fr_rma_target *target, const struct fr_staging_view *own,
-                          size_t most);
+// the target and of one or two views here have together. Either view may be NULL.
+size_t fr_rma_slice_bytes(const struct fr_rma_target *target, const struct fr_staging_view *origin,
+                          const struct fr_staging_view *result, size_t most);
 
 // Makes a view of some of a view's elements.
 void fr_rma_view_cut(const struct fr_staging_view *view, size_t done, size_t bytes,

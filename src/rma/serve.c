@@ -91,9 +91,14 @@ static void put(struct fr_rma_window *window, struct fr_rma_message *message)
                        : FR_ERR_INVALID);
 }
 
+static uint64_t most_bytes(const struct fr_rma_message *message)
+{
+    return message->head->extra & FR_RMA_BY_RENDEZVOUS ? FR_RMA_SLICE_BYTES : FR_RMA_MOST_BYTES;
+}
+
 static struct fr_rma_message *new_answer(const struct fr_rma_message *message)
 {
-    return message->head->bytes <= FR_RMA_MOST_BYTES
+    return message->head->bytes <= most_bytes(message)
                ? fr_rma_message_new(sizeof(struct fr_rma_head) + message->head->bytes)
                : NULL;
 }
@@ -107,20 +112,30 @@ static void get(struct fr_rma_window *window, struct fr_rma_message *message)
     fr_rma_answer(window, message, result, status);
 }
 
-// Finds the operands of an update in its message. Returns false where they are not all there.
+// Returns whether the origin's data of an update come apart from its message.
+static bool has_to_land(const struct fr_rma_message *message)
+{
+    const unsigned both = FR_RMA_BY_RENDEZVOUS | FR_RMA_WITH_ORIGIN;
+    return message->head->kind == FR_RMA_ACCUMULATE && (message->head->extra & both) == both;
+}
+
+// Finds the operands of an update in its message, or where they have landed. Returns false where
+// they are not all there.
 static bool find_operands(const struct fr_rma_message *message, struct fr_rma_operands *operands)
 {
     const struct fr_rma_head *head = message->head;
     char *data = fr_rma_message_data(message);
     size_t left = message->bytes - (size_t)(data - (char *)message->head);
     bool origin = head->extra & FR_RMA_WITH_ORIGIN, compare = head->extra & FR_RMA_WITH_COMPARE;
+    bool landed = has_to_land(message);
+    size_t here = (size_t)(origin && !landed) + compare; // in the message
     *operands = (struct fr_rma_operands){.bytes = head->bytes};
-    if (head->bytes > FR_RMA_MOST_BYTES || left < (origin + (size_t)compare) * head->bytes ||
+    if (head->bytes > most_bytes(message) || left < here * head->bytes ||
         !fr_rma_element_from(head->element, &operands->element) ||
         !fr_rma_operation_from(head->operation, &operands->operation))
         return false;
-    operands->origin = origin ? data : NULL;
-    operands->compare = compare ? data + (origin ? head->bytes : 0) : NULL;
+    operands->origin = landed ? message->data.address : origin ? data : NULL;
+    operands->compare = compare ? data + (here - 1) * head->bytes : NULL;
     return true;
 }
 
@@ -140,14 +155,18 @@ static enum fr_status update(struct fr_rma_window *window, const struct fr_rma_m
     return status;
 }
 
-// Returns false while another rank updates the memory.
+// Returns false while another rank updates the memory, or data have not come.
 static bool accumulate(struct fr_rma_window *window, struct fr_rma_message *message)
 {
     struct fr_rma_operands operands;
     struct fr_rma_message *result = NULL;
     struct fr_staging_lease there = {.address = NULL};
-    if (!find_operands(message, &operands)) {
-        fr_rma_answer(window, message, NULL, FR_ERR_INVALID);
+    if (has_to_land(message) && !fr_rma_land(window, message))
+        return false;
+    if (message->landed != FR_OK || !find_operands(message, &operands)) {
+        fr_rma_land_end(message);
+        fr_rma_answer(window, message, NULL,
+                      message->landed != FR_OK ? message->landed : FR_ERR_INVALID);
         return true;
     }
     if (!fr_rma_words_update_try(&window->words, window->rank))
@@ -161,7 +180,10 @@ static bool accumulate(struct fr_rma_window *window, struct fr_rma_message *mess
         status = update(window, message, &operands, there, result);
     fr_rma_words_update_end(&window->words, window->rank);
     fr_staging_return(&there);
-    fr_rma_answer(window, message, result, status);
+    fr_rma_land_end(message);
+    bool large = message->head->extra & FR_RMA_BY_RENDEZVOUS;
+    if (status != FR_OK || !result || !large || !fr_rma_send_result(window, message, result))
+        fr_rma_answer(window, message, result, status);
     return true;
 }
 
@@ -267,15 +289,33 @@ static bool serve(struct fr_rma_window *window, struct fr_rma_message *message)
     return true;
 }
 
-bool fr_rma_act(struct fr_rma_message *message)
+// Returns the window of a message; NULL for a message that makes no sense.
+static struct fr_rma_window *window_of(const struct fr_rma_message *message)
 {
     const struct fr_rma_head *head = message->head;
     struct fr_rma_window *window = NULL;
     if (message->bytes >= sizeof(*head) &&
         head->runs <= (message->bytes - sizeof(*head)) / sizeof(struct fr_rma_run))
         window = find(head->window);
-    if (!window || head->from < 0 || head->from >= window->size ||
-        window->world[head->from] != message->from) {
+    bool good = window && head->from >= 0 && head->from < window->size &&
+                window->world[head->from] == message->from;
+    return good ? window : NULL;
+}
+
+void fr_rma_act_early(struct fr_rma_message *message)
+{
+    struct fr_rma_window *window = window_of(message);
+    if (window && has_to_land(message))
+        (void)fr_rma_land(window, message);
+}
+
+bool fr_rma_act(struct fr_rma_message *message)
+{
+    const struct fr_rma_head *head = message->head;
+    struct fr_rma_window *window = window_of(message);
+    if (!window && message->landing == FR_RMA_LANDING)
+        return false; // until its transfer has ended with the window
+    if (!window) {
         fr_debug("a message of rank %d of the world is about no window", message->from);
         fr_rma_message_free(message);
         return true;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Large accesses at their target. It receives what others put, straight into its memory, and sends
 // what they get from there. Data in several pieces of attached memory are received on the host
-// first; those to be got go in messages.
+// first; those to be got go in messages. Data of updates are received on the host, too, and wait
+// there for their turn.
 #include "config.h"
 
 #include "rma/far.h"
@@ -34,11 +35,18 @@ static void end_put(void *owner, enum fr_status status, enum fr_policy_scheme sc
     free(putting);
 }
 
-bool fr_rma_serve_large_put(struct fr_rma_window *window, struct fr_rma_message *message)
+// Returns the RTS that a request brings. NULL where it brings none, or says too many bytes.
+static const unsigned char *rts_of(const struct fr_rma_message *message)
 {
     const unsigned char *rts = (const unsigned char *)fr_rma_message_data(message);
-    if (message->head->bytes > FR_RMA_SLICE_BYTES ||
-        message->bytes - (size_t)((const char *)rts - (char *)message->head) != FR_RNDV_RTS_BYTES) {
+    size_t come = message->bytes - (size_t)((const char *)rts - (char *)message->head);
+    return come == FR_RNDV_RTS_BYTES && message->head->bytes <= FR_RMA_SLICE_BYTES ? rts : NULL;
+}
+
+bool fr_rma_serve_large_put(struct fr_rma_window *window, struct fr_rma_message *message)
+{
+    const unsigned char *rts = rts_of(message);
+    if (!rts) {
         fr_rma_answer(window, message, NULL, FR_ERR_INVALID);
         return true;
     }
@@ -61,9 +69,57 @@ bool fr_rma_serve_large_put(struct fr_rma_window *window, struct fr_rma_message 
     return true;
 }
 
-// Begins to send data, and answers with their RTS. Returns false where they cannot be sent so.
+// Updates whose data have memory here. Used by the thread that makes progress.
+static unsigned landed_count;
+
+static void end_landing(void *owner, enum fr_status status, enum fr_policy_scheme scheme)
+{
+    struct fr_rma_message *message = owner;
+    (void)scheme;
+    message->landed = status;
+    message->landing = FR_RMA_LANDED;
+    if (status != FR_OK)
+        fr_staging_forsake(&message->data); // it may still be written to
+}
+
+// Beyond the bound on memory the data of one update come, so that each has its turn.
+bool fr_rma_land(struct fr_rma_window *window, struct fr_rma_message *message)
+{
+    const unsigned char *rts = rts_of(message);
+    struct fr_rma_memory memory = {.view = {.base = 0}};
+    if (message->landing != FR_RMA_NOT_BEGUN)
+        return message->landing == FR_RMA_LANDED;
+    if (landed_count > 0 && !fr_staging_has_room(message->head->bytes))
+        return false;
+    enum fr_status status = rts ? fr_rma_memory_borrow(message, &memory) : FR_ERR_INVALID;
+    if (status == FR_OK &&
+        fr_rma_transfer_receive(window, &memory.view, rts, end_landing, message, &status)) {
+        message->data = memory.lease;
+        message->landing = FR_RMA_LANDING;
+        landed_count++;
+        fr_datatype_release(memory.block.layout);
+        return false;
+    }
+    fr_rma_memory_close(&memory);
+    if (status == FR_ERR_NO_MEMORY)
+        return false;
+    message->landing = FR_RMA_LANDED;
+    message->landed = status;
+    return true;
+}
+
+void fr_rma_land_end(struct fr_rma_message *message)
+{
+    if (!message->data.address)
+        return;
+    fr_staging_return(&message->data);
+    landed_count--;
+}
+
+// Begins to send data, and answers with their RTS. A lease is kept until they are sent. Returns
+// false where they cannot be sent so.
 static bool send(struct fr_rma_window *window, struct fr_rma_message *message,
-                 const struct fr_staging_view *view)
+                 const struct fr_staging_view *view, struct fr_staging_lease *lease)
 {
     struct fr_rma_message *result =
         fr_rma_message_new(sizeof(struct fr_rma_head) + FR_RNDV_RTS_BYTES);
@@ -71,12 +127,14 @@ static bool send(struct fr_rma_window *window, struct fr_rma_message *message,
     struct fr_rma_transfer *transfer = NULL;
     if (result)
         transfer =
-            fr_rma_transfer_send(window, message->head->from, view, "a get of a window's rank",
+            fr_rma_transfer_send(window, message->head->from, view, "an access of a window's rank",
                                  NULL, NULL, (unsigned char *)fr_rma_message_data(result), &choice);
     if (!transfer) {
         fr_rma_message_free(result);
         return false;
     }
+    if (lease)
+        fr_rma_transfer_keep(transfer, lease);
     result->head->extra = FR_RMA_BY_RENDEZVOUS;
     fr_rma_answer(window, message, result, FR_OK);
     fr_rma_transfer_sent(transfer, true);
@@ -88,8 +146,22 @@ void fr_rma_serve_large_get(struct fr_rma_window *window, struct fr_rma_message 
     struct fr_rma_memory memory = {.view = {.base = 0}};
     bool sent = message->head->bytes <= FR_RMA_SLICE_BYTES &&
                 fr_rma_memory_find(window, message, false, &memory) == FR_OK &&
-                send(window, message, &memory.view);
+                send(window, message, &memory.view, NULL);
     fr_rma_memory_close(&memory);
     if (!sent)
         fr_rma_answer(window, message, NULL, FR_ERR_UNSUPPORTED);
+}
+
+bool fr_rma_send_result(struct fr_rma_window *window, struct fr_rma_message *message,
+                        struct fr_rma_message *result)
+{
+    struct fr_rma_memory memory = {.view = {.base = 0}};
+    bool sent = result->lease.address &&
+                fr_rma_memory_packed(fr_rma_message_data(result), message->head->bytes, false,
+                                     &memory) == FR_OK &&
+                send(window, message, &memory.view, &result->lease);
+    fr_rma_memory_close(&memory);
+    if (sent)
+        fr_rma_message_free(result);
+    return sent;
 }

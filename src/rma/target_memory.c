@@ -112,22 +112,26 @@ enum fr_status fr_rma_memory_find(struct fr_rma_window *window,
     return status;
 }
 
-enum fr_status fr_rma_memory_borrow(const struct fr_rma_message *message,
+enum fr_status fr_rma_memory_packed(void *packed, size_t bytes, bool receives,
                                     struct fr_rma_memory *memory)
 {
     static const struct fr_device_range host = FR_DEVICE_HOST;
-    const struct fr_datatype_group group = {.bytes = message->head->bytes, .n = {1, 1}};
+    const struct fr_datatype_group group = {.bytes = bytes, .n = {1, 1}};
     const struct fr_layout *layout = NULL;
     enum fr_status status = fr_datatype_make(&group, 1, &layout);
-    if (status != FR_OK)
-        return status;
-    status = fr_staging_borrow(message->head->bytes, &memory->lease);
-    if (status != FR_OK) {
-        fr_datatype_release(layout);
-        return status;
-    }
-    set_view(memory, (uintptr_t)memory->lease.address, layout, &host, true);
-    return FR_OK;
+    if (status == FR_OK)
+        set_view(memory, (uintptr_t)packed, layout, &host, receives);
+    return status;
+}
+
+enum fr_status fr_rma_memory_borrow(const struct fr_rma_message *message,
+                                    struct fr_rma_memory *memory)
+{
+    const size_t bytes = message->head->bytes;
+    enum fr_status status = fr_staging_try_borrow(bytes, &memory->lease);
+    if (status == FR_OK)
+        status = fr_rma_memory_packed(memory->lease.address, bytes, true, memory);
+    return status;
 }
 
 void fr_rma_memory_close(struct fr_rma_memory *memory)

@@ -25,7 +25,11 @@ FR_MUST_CHECK enum fr_status fr_rma_memory_find(struct fr_rma_window *window,
 void fr_rma_memory_find_rows(struct fr_rma_window *window, const struct fr_rma_message *message,
                              struct fr_rma_memory *memory);
 
-// Borrows packed memory of the host in place of what is not all in one piece.
+// Describes packed memory of the host.
+FR_MUST_CHECK enum fr_status fr_rma_memory_packed(void *packed, size_t bytes, bool receives,
+                                                  struct fr_rma_memory *memory);
+
+// Borrows such memory for all that a message names. Without memory this may be tried again.
 FR_MUST_CHECK enum fr_status fr_rma_memory_borrow(const struct fr_rma_message *message,
                                                   struct fr_rma_memory *memory);
 

@@ -19,6 +19,7 @@ struct fr_rma_transfer {
     enum fr_status status;
     fr_rma_transfer_over *over;
     void *owner;
+    struct fr_staging_lease kept;
     struct fr_rndv_send *send; // NULL: this process receives
     bool awaits_answer;
     bool begun; // the receive
@@ -50,6 +51,7 @@ static void free_transfer(struct fr_rma_transfer *transfer)
 {
     fr_staging_view_close(&transfer->view);
     fr_datatype_release(transfer->block.layout);
+    fr_staging_return(&transfer->kept);
     free(transfer);
 }
 
@@ -100,6 +102,12 @@ void fr_rma_transfer_sent(struct fr_rma_transfer *transfer, bool sent)
     }
     fr_rndv_send_free(transfer->send, true);
     free_transfer(transfer);
+}
+
+void fr_rma_transfer_keep(struct fr_rma_transfer *transfer, struct fr_staging_lease *lease)
+{
+    transfer->kept = *lease;
+    *lease = (struct fr_staging_lease){.address = NULL};
 }
 
 void fr_rma_transfer_answered(struct fr_rma_transfer *transfer, enum fr_status status)

@@ -30,6 +30,9 @@ struct fr_rma_transfer *fr_rma_transfer_send(struct fr_rma_window *window, int r
 // word.
 void fr_rma_transfer_sent(struct fr_rma_transfer *transfer, bool sent);
 
+// Gives a transfer that sends a lease of memory, which it returns when it is over.
+void fr_rma_transfer_keep(struct fr_rma_transfer *transfer, struct fr_staging_lease *lease);
+
 // Notes that the receiver of a transfer has said how it has ended there. Called by the thread that
 // makes progress.
 void fr_rma_transfer_answered(struct fr_rma_transfer *transfer, enum fr_status status);

@@ -263,7 +263,7 @@ enum fr_status fr_rma_update(struct fr_rma_window *window, struct fr_rma_place *
         return FR_OK;
     place->facts = fr_rma_facts(target.part, true);
     if (fr_policy_choose_access(&place->facts).way == FR_WAY_MESSAGE)
-        return fr_rma_far_update(window, place->target, &target, update);
+        return fr_rma_large_update(window, place, &target, update);
     // An earlier one may have gone as a message, where not all of its memory is mapped.
     if (FR_UNLIKELY(atomic_load(&window->parts[place->target].pending) != 0)) {
         status = fr_rma_far_settle(window, place->target);

@@ -52,7 +52,8 @@ tests_unit_rma_declined_LDFLAGS = -Wl,--wrap=fr_rma_message_send,--wrap=fr_rma_w
     -Wl,--wrap=fr_staging_borrow,--wrap=fr_rma_copy_packed,--wrap=fr_rndv_progress
 tests_unit_rma_serve_LDFLAGS = -Wl,--wrap=calloc,--wrap=fr_abi_call \
     -Wl,--wrap=fr_rma_words_update_try,--wrap=fr_rma_words_update_end,--wrap=fr_rma_words_draw \
-    -Wl,--wrap=fr_rma_words_look,--wrap=fr_rma_words_give_up
+    -Wl,--wrap=fr_rma_words_look,--wrap=fr_rma_words_give_up \
+    -Wl,--wrap=fr_rma_transfer_receive,--wrap=fr_staging_has_room
 tests_unit_rndv_replica_LDFLAGS = -Wl,--wrap=calloc
 tests_unit_rndv_send_stage_LDFLAGS = -Wl,--wrap=fr_abi_call
 tests_unit_staging_leases_LDFLAGS = -Wl,--wrap=fr_core_log_write

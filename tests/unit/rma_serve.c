@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "rma/far.h"
+#include "rma/transfer.h"
 
 enum { NAME = 7, ORIGIN = 1, RANKS = 2, LONG_BYTES = 65536, TICKET = 9 };
 
@@ -64,6 +65,41 @@ void __wrap_fr_rma_words_give_up(struct fr_rma_words *words, int target, int ran
     CHECK(words && target == 0 && rank == ORIGIN);
 }
 
+// Data that are to come by rendezvous.
+enum { MOST_LANDINGS = 4 };
+static struct {
+    void *owner;
+    fr_rma_transfer_over *over;
+    void *to;
+} landings[MOST_LANDINGS];
+static unsigned landing_count;
+static bool has_room;
+
+struct fr_rma_transfer *__wrap_fr_rma_transfer_receive(struct fr_rma_window *window,
+                                                       const struct fr_staging_view *view,
+                                                       const unsigned char rts[FR_RNDV_RTS_BYTES],
+                                                       fr_rma_transfer_over *over, void *owner,
+                                                       enum fr_status *status);
+struct fr_rma_transfer *__wrap_fr_rma_transfer_receive(struct fr_rma_window *window,
+                                                       const struct fr_staging_view *view,
+                                                       const unsigned char rts[FR_RNDV_RTS_BYTES],
+                                                       fr_rma_transfer_over *over, void *owner,
+                                                       enum fr_status *status)
+{
+    CHECK(window && view->out_bytes == LONG_BYTES && rts[0] == 0 && landing_count < MOST_LANDINGS);
+    landings[landing_count].owner = owner;
+    landings[landing_count].over = over;
+    landings[landing_count].to = (void *)view->base;
+    *status = FR_OK;
+    return (struct fr_rma_transfer *)(void *)&landings[landing_count++];
+}
+
+bool __wrap_fr_staging_has_room(size_t bytes);
+bool __wrap_fr_staging_has_room(size_t bytes)
+{
+    return has_room && bytes <= LONG_BYTES;
+}
+
 static unsigned char memory[LONG_BYTES];
 
 // Serves a request about bytes of the window, without memory.
@@ -118,6 +154,61 @@ static void check_data(void)
     }
 }
 
+static struct fr_rma_message *new_large_update(void)
+{
+    static uint64_t number = 100;
+    struct fr_rma_message *message = fr_rma_message_new(
+        sizeof(struct fr_rma_head) + sizeof(struct fr_rma_run) + FR_RNDV_RTS_BYTES);
+    CHECK(message != NULL);
+    *message->head = (struct fr_rma_head){.kind = FR_RMA_ACCUMULATE,
+                                          .extra = FR_RMA_BY_RENDEZVOUS | FR_RMA_WITH_ORIGIN,
+                                          .window = NAME,
+                                          .number = ++number,
+                                          .from = ORIGIN,
+                                          .runs = 1,
+                                          .bytes = LONG_BYTES,
+                                          .element = fr_rma_element_index(0),
+                                          .operation = fr_rma_operation_index(fr_abi_mpi.REPLACE)};
+    message->from = ORIGIN;
+    fr_rma_message_runs(message)[0] = (struct fr_rma_run){.bytes = LONG_BYTES, .count = 1};
+    return message;
+}
+
+static void land(unsigned i, int byte, enum fr_status status)
+{
+    memset(landings[i].to, byte, LONG_BYTES);
+    landings[i].over(landings[i].owner, status, FR_SCHEME_NONE);
+}
+
+// The data of updates wait for their turn, in memory that is bounded unless there is but one. They
+// are kept as long as somebody may write to them.
+static void check_landings(struct fr_rma_window *window)
+{
+    struct fr_rma_message *first = new_large_update(), *second = new_large_update();
+    struct fr_rma_message *third = new_large_update();
+    CHECK(!fr_rma_act(first) && landing_count == 1);
+    fr_rma_act_early(second);
+    CHECK(landing_count == 1, "beyond the bound");
+    has_room = true;
+    fr_rma_act_early(second);
+    CHECK(landing_count == 2 && !fr_rma_act(first));
+    answers = 0;
+    land(1, 3, FR_ERR_MPI);
+    land(0, 7, FR_OK);
+    CHECK(fr_rma_act(first) && memory[0] == 7 && memory[LONG_BYTES - 1] == 7);
+    check_answer(FR_OK);
+    answers = 0;
+    CHECK(fr_rma_act(second) && memory[0] == 7);
+    check_answer(FR_ERR_MPI);
+    has_room = false;
+    CHECK(!fr_rma_act(third) && landing_count == 3, "memory was not given back");
+    fr_rma_far_leave(window);
+    CHECK(!fr_rma_act(third), "its window is gone, its data may still come");
+    land(2, 5, FR_ERR_CANCELLED);
+    CHECK(fr_rma_act(third) && memory[0] == 7);
+    fr_rma_far_enter(window);
+}
+
 // One rank gets the lock later, another one waits no longer.
 static void check_locks(struct fr_rma_window *window)
 {
@@ -155,5 +246,6 @@ int main(void)
     fr_rma_far_enter(&window);
     check_data();
     check_locks(&window);
+    check_landings(&window);
     return check_result();
 }
