@@ -120,20 +120,6 @@ void *fr_abi_find_loaded(const char *symbol);
 // calls PMPI_x.
 void *fr_abi_profiler(enum fr_fn fn);
 
-// Returns whether the MPI library can be given a function that it calls while a call of MPI waits
-// or polls. `poll` calls MPI so that it makes progress.
-bool fr_abi_can_hook(void (*poll)(void));
-
-// Has it call such a function from now on, on the thread of the call. The function may call MPI,
-// and is then called again within itself. It returns whether it has moved anything. Only where
-// fr_abi_can_hook, MPI lets one thread at a time in, and there is one such function in the process.
-// Returns false if MPI refuses it.
-FR_MUST_CHECK bool fr_abi_hook(bool (*call)(void));
-
-// Takes one call of fr_abi_hook back, or all of them.
-void fr_abi_unhook(void);
-void fr_abi_unhook_all(void);
-
 // Calls the real function, with a word for every argument: FR_MPI(Comm_size, comm, FR_PTR(&size)).
 #define FR_MPI(name, ...) fr_abi_call(FR_FN_MPI_##name, (const fr_word[]){__VA_ARGS__})
 #define FR_PTR(p)         ((fr_word)(p))

@@ -176,26 +176,6 @@ struct fr_coll_team *fr_coll_team_find(fr_word comm);
 // come in the same order everywhere. The exchanges may then be started in any order, however late.
 int fr_coll_team_take_tags(struct fr_coll_team *team, int count);
 
-// Returns a team for one persistent operation of `team`. Returns NULL without memory, or where this
-// process has many of them, since each call goes on with all that are started. It has no segment
-// yet, and its part of a slab no place. Freed by fr_coll_team_clone_free, before `team` goes.
-struct fr_coll_team *fr_coll_team_clone_new(struct fr_coll_team *team);
-
-// Makes the team for nonblocking operations of a team that has a slab. All ranks are to agree that
-// they could. Returns false without memory.
-bool fr_coll_team_make_beside(struct fr_coll_team *team);
-
-// Opens the segment of a clone, or its part of the slab, with all ranks, in the call that makes the
-// operation. `clone` is NULL on a rank that has none for the operation. Returns false on all ranks
-// alike where some rank cannot have it.
-bool fr_coll_team_clone_open(struct fr_coll_team *team, struct fr_coll_team *clone,
-                             const char *call);
-
-// Returns whether all ranks can make a persistent operation, alike on all of them. `own` says
-// whether this one can. Waits for all ranks, which come in the same call.
-bool fr_coll_team_all_can(struct fr_coll_team *team, const char *call, bool own);
-void fr_coll_team_clone_free(struct fr_coll_team *clone);
-
 // Returns a meeting of the team's ranks. `call` tells meetings apart, `number` is this call's among
 // those in which all ranks meet.
 struct fr_coll_meeting fr_coll_team_meeting(const struct fr_coll_team *team, uint64_t call,

@@ -10,6 +10,8 @@
 // and not within itself.
 #include "config.h"
 
+#include "fabrail/abi/hook.h"
+
 #include "fabrail/abi.h"
 #include "fabrail/core/object.h"
 

@@ -13,6 +13,7 @@ libmodules_la_SOURCES += \
 	src/abi/personality.c \
 	src/abi/personality.h \
 	include/fabrail/abi.h \
+	include/fabrail/abi/hook.h \
 	include/fabrail/abi/rows.h \
 	src/abi/rows.c \
 	src/abi/shapes.def \

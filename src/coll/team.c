@@ -6,6 +6,7 @@
 
 #include "coll/mapset.h"
 #include "coll/team_memory.h"
+#include "fabrail/coll/clone.h"
 #include "fabrail/coll/host_posts.h"
 #include "fabrail/coll/queue.h"
 #include "fabrail/ipc/tuned.h"

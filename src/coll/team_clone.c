@@ -7,10 +7,11 @@
 // ones takes part in them still, as nothing else could do them without a call of MPI.
 #include "config.h"
 
-#include "fabrail/coll/queue.h"
+#include "fabrail/coll/clone.h"
 
 #include "coll/mapset.h"
 #include "coll/team_memory.h"
+#include "fabrail/coll/queue.h"
 #include "fabrail/coll/rounds.h"
 
 #include <stdio.h>

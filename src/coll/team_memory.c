@@ -4,6 +4,7 @@
 
 #include "coll/team_memory.h"
 
+#include "fabrail/coll/clone.h"
 #include "fabrail/coll/shm_slots.h"
 #include "fabrail/job.h"
 #include "fabrail/rndv/progress.h"

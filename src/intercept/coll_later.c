@@ -4,6 +4,7 @@
 
 #include "intercept/coll_later.h"
 
+#include "fabrail/coll/clone.h"
 #include "fabrail/coll/host_exchange.h"
 #include "fabrail/coll/host_posts.h"
 #include "fabrail/policy/coll_plan.h"

@@ -9,6 +9,7 @@
 // is open by then.
 #include "config.h"
 
+#include "fabrail/coll/clone.h"
 #include "fabrail/job.h"
 #include "fabrail/policy/coll_plan.h"
 #include "fabrail/report.h"

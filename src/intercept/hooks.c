@@ -3,6 +3,7 @@
 // note of.
 #include "config.h"
 
+#include "fabrail/abi/hook.h"
 #include "fabrail/coll/queue.h"
 #include "fabrail/coll/shm_slots.h"
 #include "fabrail/coll/team_discovery.h"

@@ -3,6 +3,7 @@
 // the end alone.
 #include "config.h"
 
+#include "fabrail/abi/hook.h"
 #include "fabrail/job.h"
 #include "fabrail/request/attendant.h"
 #include "fabrail/request/errors.h"

@@ -4,6 +4,7 @@
 
 #include "fabrail/request/errors.h"
 #include "fabrail/request/schedule.h"
+#include "fabrail/rma/access.h"
 #include "intercept/coll_reduction.h"
 #include "intercept/window.h"
 

@@ -4,7 +4,7 @@
 #define FR_RMA_RMA_INT_H
 
 #include "fabrail/ipc.h"
-#include "fabrail/rma.h"
+#include "fabrail/rma/access.h"
 #include "rma/words.h"
 
 // Accesses that have been begun or wait to be. One thread at a time uses them (fr_rma_enter).

@@ -7,6 +7,7 @@
 #include "rma/region.h"
 #include "rma/transfer.h"
 
+#include "fabrail/abi/hook.h"
 #include "fabrail/job.h"
 #include "fabrail/rndv/progress.h"
 

@@ -16,7 +16,7 @@ enum { FR_RNDV_SLOTS = 16384, FR_RNDV_FIRST_SLOTS = 512 };
 
 enum { FR_RNDV_SENDERS = 64 }; // that a process tells apart when it says what it receives
 
-// What a process tells of the messages that it receives, for senders that wait for it (patience.c).
+// The messages that a process receives, as it tells senders that wait for it (patience.c).
 // It receives in sweeps: one takes all that has been found to have come.
 struct fr_rndv_sweeps {
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint32_t begun;

@@ -8,6 +8,7 @@
 #include "coll/mapset.h"
 #include "fabrail/coll/alltoall.h"
 #include "fabrail/coll/bcast.h"
+#include "fabrail/coll/clone.h"
 #include "fabrail/coll/host_reduce.h"
 #include "fabrail/coll/queue.h"
 #include "fabrail/coll/reduction.h"

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A function that the MPI library calls in its own progress.
+#ifndef FR_FABRAIL_ABI_HOOK_H
+#define FR_FABRAIL_ABI_HOOK_H
+
+#include "fabrail/core.h"
+
+#include <stdbool.h>
+
+// Returns whether the MPI library can be given a function that it calls while a call of MPI waits
+// or polls. `poll` calls MPI so that it makes progress.
+bool fr_abi_can_hook(void (*poll)(void));
+
+// Has it call such a function from now on, on the thread of the call. The function may call MPI,
+// and is then called again within itself. It returns whether it has moved anything. Only where
+// fr_abi_can_hook, MPI lets one thread at a time in, and there is one such function in the process.
+// Returns false if MPI refuses it.
+FR_MUST_CHECK bool fr_abi_hook(bool (*call)(void));
+
+// Takes one call of fr_abi_hook back, or all of them.
+void fr_abi_unhook(void);
+void fr_abi_unhook_all(void);
+
+#endif
