@@ -421,7 +421,7 @@ static void run_any_begun(void)
 
 static void fail_wait(void)
 {
-    fail("cuStreamQuery", 1, CUDA_ERROR_UNKNOWN);
+    fail("cuStreamSynchronize", 1, CUDA_ERROR_UNKNOWN);
 }
 
 // The application's work on one target cannot be waited for. That message is lost, and no other.
