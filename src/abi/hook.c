@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A function that the MPI library calls in its own progress. Open MPI lets its components add some,
 // by functions that all releases export. MPICH over UCX calls ucp_worker_progress whenever it makes
-// progress, also within its own windows; its slot for that leads here meanwhile. Over other
-// networks MPICH has an extension from 4.3 on, which does not act within its own windows.
+// progress, also within its own windows; its slot for that leads here from the first such function
+// on. Over other networks MPICH has an extension from 4.3 on, which does not act within its own
+// windows.
 //
 // MPICH lets nobody else in while it makes progress for a thread that is alone in MPI. So a
 // function that is called there may call MPI, as others may where MPICH waits. UCX must not be
@@ -34,7 +35,7 @@ static bool is_called; // MPI has the function
 static struct {
     unsigned (*real)(void *worker); // NULL as long as MPI has not called it
     bool is_polled;                 // MPI has called it here
-    bool leads_here;                // MPI's slot
+    bool leads_here;                // MPI's slot is to
     bool is_known;                  // whether MPI does that
 } ucx;
 
@@ -66,10 +67,13 @@ static uintptr_t better_target(const char *name, uintptr_t target, struct fr_cor
 {
     if (strcmp(name, "ucp_worker_progress") != 0 || fr_core_is_within(own, target))
         return 0;
+    const uintptr_t own_target = (uintptr_t)progress_of_ucx;
+    if ((target == own_target) == ucx.leads_here)
+        return 0;
     if (!ucx.leads_here)
         return (uintptr_t)ucx.real;
     ucx.real = (unsigned (*)(void *))target;
-    return (uintptr_t)progress_of_ucx;
+    return own_target;
 }
 
 static int look_at(struct dl_phdr_info *info, size_t size, void *stored)
@@ -92,8 +96,9 @@ static bool lead_here(bool here)
     return stored && ucx.real;
 }
 
-// Finds once whether MPI makes progress by UCX. MPICH may be built for it and use another network.
-// It does not ask the network where shared memory has moved something.
+// Finds once whether MPI makes progress by UCX, and has it call Fabrail there if it does. MPICH may
+// be built for UCX and use another network. It does not ask the network where shared memory has
+// moved something.
 static void look_for_ucx(void (*poll)(void))
 {
     enum { MOST_POLLS = 1000 };
@@ -103,7 +108,8 @@ static void look_for_ucx(void (*poll)(void))
         for (int i = 0; i < MOST_POLLS && !ucx.is_polled; i++)
             poll();
     }
-    (void)lead_here(false);
+    if (!ucx.is_polled)
+        (void)lead_here(false);
     ucx.is_known = true;
 }
 
@@ -140,9 +146,9 @@ bool fr_abi_hook(bool (*call)(void))
     if (users++ > 0 || is_called)
         return true;
     find(&makers);
-    is_called = ucx.is_polled ? lead_here(true)
-                : makers.add  ? makers.add(call_of_openmpi) == 0
-                              : makers.start(call_of_mpich, NULL, MPICH_STREAM_NULL) == 0;
+    is_called =
+        ucx.is_polled || (makers.add ? makers.add(call_of_openmpi) == 0
+                                     : makers.start(call_of_mpich, NULL, MPICH_STREAM_NULL) == 0);
     return is_called;
 }
 
@@ -150,10 +156,7 @@ static void remove_hook(void)
 {
     struct makers makers;
     find(&makers);
-    if (ucx.leads_here) {
-        (void)lead_here(false);
-        is_called = false;
-    } else if (makers.remove && is_called) {
+    if (makers.remove && is_called) {
         makers.remove(call_of_openmpi);
         is_called = false;
     }
@@ -167,8 +170,10 @@ void fr_abi_unhook(void)
 
 void fr_abi_unhook_all(void)
 {
-    if (users == 0)
-        return;
+    if (users > 0)
+        remove_hook();
     users = 0;
-    remove_hook();
+    if (ucx.leads_here)
+        (void)lead_here(false);
+    ucx.is_known = ucx.is_polled = false;
 }

@@ -102,6 +102,28 @@ static bool is_from_nobody(enum fr_fn fn, const fr_word *args)
     return fr_abi_rows[fn].status >= 0 && (int)args[source] == fr_abi_mpi.PROC_NULL;
 }
 
+// Whether MPI_Testall may fail with partitioned requests, as that of MPICH 4.0 does. So each
+// request is asked for, and MPI waits for all once they are complete.
+static bool fails_with_parts(void)
+{
+    return fr_abi_address(FR_FN_MPI_Psend_init) && !fr_abi_is_open_mpi();
+}
+
+static bool are_complete(const void *requests, size_t count)
+{
+    _Alignas(16) char status[FR_STATUS_BYTES];
+    for (size_t i = 0; i < count; i++) {
+        fr_word request = fr_abi_handle_load(requests, i);
+        int complete = 0;
+        if (request != fr_abi_mpi.REQUEST_NULL &&
+            FR_MPI(Request_get_status, request, FR_PTR(&complete), FR_PTR(status)) ==
+                fr_abi_mpi.SUCCESS &&
+            !complete)
+            return false;
+    }
+    return true;
+}
+
 // Calls the test of what a function waits for. Returns its code, and whether the wait is over.
 static int test(enum fr_fn fn, const fr_word *args, bool *over)
 {
@@ -117,7 +139,12 @@ static int test(enum fr_fn fn, const fr_word *args, bool *over)
         rc = FR_MPI(Test, args[0], FR_PTR(&flag), args[1]);
         break;
     case FR_FN_MPI_Waitall:
-        rc = FR_MPI(Testall, args[0], args[1], FR_PTR(&flag), args[2]);
+        if (fails_with_parts()) {
+            flag = are_complete((void *)args[1], (size_t)(int)args[0]);
+            rc = flag ? fr_abi_call(fn, args) : fr_abi_mpi.SUCCESS;
+        } else {
+            rc = FR_MPI(Testall, args[0], args[1], FR_PTR(&flag), args[2]);
+        }
         break;
     case FR_FN_MPI_Waitany:
         rc = FR_MPI(Testany, args[0], args[1], args[2], FR_PTR(&flag), args[3]);
@@ -132,40 +159,6 @@ static int test(enum fr_fn fn, const fr_word *args, bool *over)
     }
     *over = flag || rc != fr_abi_mpi.SUCCESS;
     return rc;
-}
-
-static bool has_parts(const struct fr_request_set *set)
-{
-    size_t i = 0;
-    while (set->tracked > 0 && i < set->count && !(set->ops[i] && set->ops[i]->parts.count > 0))
-        i++;
-    return set->tracked > 0 && i < set->count;
-}
-
-static bool are_complete(const struct fr_request_set *set)
-{
-    _Alignas(16) char status[FR_STATUS_BYTES];
-    for (size_t i = 0; i < set->count; i++) {
-        fr_word request = fr_abi_handle_load(set->requests, i);
-        int complete = 0;
-        if (request != fr_abi_mpi.REQUEST_NULL &&
-            FR_MPI(Request_get_status, request, FR_PTR(&complete), FR_PTR(status)) ==
-                fr_abi_mpi.SUCCESS &&
-            !complete)
-            return false;
-    }
-    return true;
-}
-
-// Calls the test of what a function waits for. MPI_Testall of MPICH 4.0 fails with partitioned
-// requests. So each request is asked for, and MPI waits for all once they are complete.
-static int test_set(enum fr_fn fn, const fr_word *args, const struct fr_request_set *set,
-                    bool *over)
-{
-    if (!set || fn != FR_FN_MPI_Waitall || !has_parts(set))
-        return test(fn, args, over);
-    *over = are_complete(set);
-    return *over ? fr_abi_call(fn, args) : fr_abi_mpi.SUCCESS;
 }
 
 static bool waits_for_many(const struct fr_request_set *set)
@@ -195,7 +188,7 @@ static int test_until_over(enum fr_fn fn, const fr_word *args, struct fr_request
     struct fr_wait wait = fr_request_begin_wait(set ? set->count : 1);
     bool over = false, looks = has_come_meanwhile(set);
     uint64_t seen = fr_rndv_incoming_entered();
-    int rc = test_set(fn, args, set, &over);
+    int rc = test(fn, args, &over);
     while (!over) {
         looks = fr_wait_step(&wait) || looks;
         if (have_many_come(set, seen)) { // the next look need not come soon
@@ -211,7 +204,7 @@ static int test_until_over(enum fr_fn fn, const fr_word *args, struct fr_request
         if (looks && set)
             (void)!fr_request_set_claim(set);
         looks = false;
-        rc = test_set(fn, args, set, &over);
+        rc = test(fn, args, &over);
     }
     if (!set)
         fr_request_end_early();

@@ -8,7 +8,8 @@
 #include <stdbool.h>
 
 // Returns whether the MPI library can be given a function that it calls while a call of MPI waits
-// or polls. `poll` calls MPI so that it makes progress.
+// or polls. `poll` calls MPI so that it makes progress: some calls of it may be needed to find out,
+// the first time.
 bool fr_abi_can_hook(void (*poll)(void));
 
 // Has it call such a function from now on, on the thread of the call. The function may call MPI,
@@ -17,7 +18,7 @@ bool fr_abi_can_hook(void (*poll)(void));
 // Returns false if MPI refuses it.
 FR_MUST_CHECK bool fr_abi_hook(bool (*call)(void));
 
-// Takes one call of fr_abi_hook back, or all of them.
+// Takes one call of fr_abi_hook back, or all of them when MPI ends.
 void fr_abi_unhook(void);
 void fr_abi_unhook_all(void);
 
