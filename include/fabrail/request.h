@@ -71,6 +71,9 @@ extern FR_TLS bool fr_request_any_abandoned;
 // Notes that the application has made an error handler of its own, by which it may leave a call.
 void fr_request_handler_made(void);
 
+// Notes that there are partitioned requests.
+void fr_request_parts_made(void);
+
 // Says whether threads call MPI one at a time at most, which is known when MPI has started. Until
 // then they may all call at once. Once `yes` was false it stays so.
 void fr_request_set_serial(bool yes);

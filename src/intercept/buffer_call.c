@@ -301,6 +301,12 @@ bool fr_intercept_call_buffers(enum fr_fn fn, fr_word *args, int *result)
     return fr_intercept_serve(fn, args, fn, result);
 }
 
+bool fr_intercept_call_partitioned(enum fr_fn fn, fr_word *args, int *result)
+{
+    fr_request_parts_made();
+    return !fr_intercept_are_host_buffers(fn, args) && fr_intercept_call_buffers(fn, args, result);
+}
+
 // Serves an exchange that the ranks of the team may agree to do among themselves. Sets *raises
 // where *result may be an error yet to be raised.
 static bool serve_team(enum fr_fn fn, fr_word *args, struct fr_coll_team *team, int *result,

@@ -95,7 +95,8 @@ static void set_entry(enum fr_fn fn)
     } else if (entry->check == FR_CHECK_EXCHANGE && row->request >= 0) {
         entry->handle = fr_intercept_call_schedule;
     }
-    if (entry->check <= FR_CHECK_HOST_BUFFERS && entry->check != FR_CHECK_PROBE)
+    bool looks_at_buffers = entry->check <= FR_CHECK_HOST_BUFFERS || entry->check == FR_CHECK_NONE;
+    if (looks_at_buffers && entry->check != FR_CHECK_PROBE)
         entry->buffer_count = row->buffer_count;
     memcpy(entry->buffers, row->buffers, sizeof(entry->buffers));
     entry->polls = may_be_polled(row->class);

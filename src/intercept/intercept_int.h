@@ -30,6 +30,7 @@ bool fr_intercept_call_window(enum fr_fn fn, fr_word *args, int *result);
 // Called before a blocking call in which ranks may meet, while windows have messages: waits as
 // fr_rma_gate does if it is a collective.
 void fr_intercept_gate(enum fr_fn fn, const fr_word *args);
+bool fr_intercept_call_partitioned(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_rma(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_file_end(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_init(enum fr_fn fn, fr_word *args, int *result);

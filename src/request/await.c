@@ -102,11 +102,19 @@ static bool is_from_nobody(enum fr_fn fn, const fr_word *args)
     return fr_abi_rows[fn].status >= 0 && (int)args[source] == fr_abi_mpi.PROC_NULL;
 }
 
-// Whether MPI_Testall may fail with partitioned requests, as that of MPICH 4.0 does. So each
-// request is asked for, and MPI waits for all once they are complete.
+static _Atomic bool has_parts;
+
+void fr_request_parts_made(void)
+{
+    atomic_store_explicit(&has_parts, true, memory_order_relaxed);
+}
+
+// Whether MPI_Testall may fail with partitioned requests, as that of MPICH does. So each request is
+// asked for, and MPI waits for all once they are complete. MPICH 5 has no status of a persistent
+// receive that was asked for, so this is done where there are such requests alone.
 static bool fails_with_parts(void)
 {
-    return fr_abi_address(FR_FN_MPI_Psend_init) && !fr_abi_is_open_mpi();
+    return atomic_load_explicit(&has_parts, memory_order_relaxed) && !fr_abi_is_open_mpi();
 }
 
 static bool are_complete(const void *requests, size_t count)
