@@ -118,6 +118,12 @@ bool fr_rma_land(struct fr_rma_window *window, struct fr_rma_message *message);
 // Gives back the memory of such data, if there is any.
 void fr_rma_land_end(struct fr_rma_message *message);
 
+// Count the result of a large update until it is freed. Such an update may wait for memory if
+// another result has some.
+bool fr_rma_result_may_wait(const struct fr_rma_message *message);
+void fr_rma_result_begin(struct fr_rma_message *result);
+void fr_rma_result_end(const struct fr_rma_message *message);
+
 // Answers such an update by rendezvous, with data that stand in a message's own workspace, and owns
 // both messages. Returns false where the data cannot go that way, and both are still the caller's.
 bool fr_rma_send_result(struct fr_rma_window *window, struct fr_rma_message *message,

@@ -13,7 +13,7 @@
 enum {
     SMALL_BYTES = 4096, // of messages that need no workspace
     RETRY_NS = 4000000, // while there is no memory
-    AT_ONCE = 16,       // messages of a tag that are being received
+    AT_ONCE = 16,       // messages of a tag whose bytes are on their way
     MOST_ANSWERS = 32,  // of this process under way, while it takes further requests
     STATUS_BYTES = 64,  // the largest status of all families has 32
     OWN_BYTES = (sizeof(struct fr_rma_message) + 15) / 16 * 16,
@@ -22,17 +22,21 @@ enum {
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct fr_rma_message *sent FR_GUARDED_BY(lock);
 static _Atomic size_t sent_count, answer_count; // answers are counted in both
+static _Atomic size_t received_count;           // that are in an inbox
 static _Atomic uint64_t taken;
 static _Atomic bool busy; // a thread makes progress
 
-// Messages of one tag that are being received, or wait for their turn; the oldest first. Used by
-// the thread that makes progress.
+// Messages of one tag that are being received, or wait for their turn; the oldest first. Those that
+// wait are as many as their origins have under way. Used by the thread that makes progress.
 struct inbox {
     int tag;
     int64_t refused_ns; // when there was no memory last, or 0
-    size_t count;
-    struct fr_rma_message *messages[AT_ONCE];
+    unsigned coming;    // of the messages, those that are being received
+    struct fr_rma_message *first, **end;
 };
+
+static struct inbox answers = {.tag = FR_JOB_ANSWER_TAG, .end = &answers.first};
+static struct inbox requests = {.tag = FR_JOB_WINDOW_TAG, .end = &requests.first};
 
 // Behind each message there is room for a head, or for all bytes of a small one.
 static struct fr_rma_head *own_head(struct fr_rma_message *message)
@@ -71,6 +75,7 @@ void fr_rma_message_free(struct fr_rma_message *message)
 {
     if (message) {
         fr_rma_land_end(message);
+        fr_rma_result_end(message);
         fr_staging_return(&message->lease);
     }
     free(message);
@@ -78,8 +83,8 @@ void fr_rma_message_free(struct fr_rma_message *message)
 
 enum fr_status fr_rma_message_send(struct fr_rma_message *message, int world)
 {
-    bool answers = message->head->kind == FR_RMA_ANSWER;
-    int tag = answers ? FR_JOB_ANSWER_TAG : FR_JOB_WINDOW_TAG;
+    bool is_answer = message->head->kind == FR_RMA_ANSWER;
+    int tag = is_answer ? FR_JOB_ANSWER_TAG : FR_JOB_WINDOW_TAG;
     if (FR_MPI(Isend, FR_PTR(message->head), message->bytes, fr_abi_mpi.BYTE, (fr_word)world,
                (fr_word)tag, fr_job_comm(), FR_PTR(message->request)) != fr_abi_mpi.SUCCESS) {
         fr_error("a message about a window cannot be sent to rank %d of the world", world);
@@ -87,7 +92,7 @@ enum fr_status fr_rma_message_send(struct fr_rma_message *message, int world)
         return FR_ERR_MPI;
     }
     atomic_fetch_add(&sent_count, 1);
-    atomic_fetch_add(&answer_count, answers);
+    atomic_fetch_add(&answer_count, is_answer);
     fr_core_lock(&lock);
     message->next = sent;
     sent = message;
@@ -140,7 +145,7 @@ static void free_sent(void)
 
 // Begins to receive the next message of a tag. Returns NULL if there is none. Without memory it
 // stays where it is for some milliseconds, since only the thread that is busy here receives these
-// tags.
+// tags. Beyond the bound on memory answers come one at a time, since each is soon over.
 static struct fr_rma_message *begin_next(struct inbox *inbox)
 {
     const fr_word tag = (fr_word)inbox->tag;
@@ -156,6 +161,8 @@ static struct fr_rma_message *begin_next(struct inbox *inbox)
     FR_MPI(Get_count, FR_PTR(status), fr_abi_mpi.BYTE, FR_PTR(&bytes));
     size_t room =
         (size_t)bytes < sizeof(struct fr_rma_head) ? sizeof(struct fr_rma_head) : (size_t)bytes;
+    if (inbox == &answers && inbox->first && room > SMALL_BYTES && !fr_staging_has_room(room))
+        return NULL;
     struct fr_rma_message *message = fr_rma_message_new(room);
     if (!message) {
         fr_warn_once("out of memory for a message about a window");
@@ -172,57 +179,73 @@ static struct fr_rma_message *begin_next(struct inbox *inbox)
     return NULL;
 }
 
-// Returns how many earlier messages of the same rank are still there, and the first of them.
-static unsigned count_before(const struct inbox *inbox, size_t place, struct fr_rma_message **first)
+static void append(struct inbox *inbox, struct fr_rma_message *message)
 {
-    unsigned count = 0;
-    for (size_t i = place; i-- > 0;) {
-        if (inbox->messages[i]->from != inbox->messages[place]->from)
-            continue;
-        *first = inbox->messages[i];
-        count++;
+    for (struct fr_rma_message *other = inbox->first; other; other = other->next) {
+        if (other->from == message->from)
+            message->before = other;
     }
-    return count;
+    if (message->before)
+        message->before->after = message;
+    *inbox->end = message;
+    inbox->end = &message->next;
+    inbox->coming++;
+    atomic_fetch_add(&received_count, 1);
 }
 
-// Receives and acts on messages, those of one rank in their order. While the data of an update come
-// by rendezvous, those of the next one do too.
+// Acts on a message if it is its turn, and takes it out. While the data of an update come by
+// rendezvous, those of the next one do too.
+static bool try_act(struct inbox *inbox, struct fr_rma_message **at)
+{
+    struct fr_rma_message *message = *at, *next = message->next;
+    struct fr_rma_message *before = message->before, *after = message->after;
+    if (!message->come && is_complete(message)) {
+        message->come = true;
+        inbox->coming--;
+    }
+    if (message->come && before && !before->before && before->landing != FR_RMA_NOT_BEGUN)
+        fr_rma_act_early(message);
+    if (!message->come || before || !fr_rma_act(message))
+        return false;
+    atomic_fetch_add_explicit(&taken, 1, memory_order_relaxed);
+    atomic_fetch_sub(&received_count, 1);
+    *at = next;
+    if (!next)
+        inbox->end = at;
+    if (after)
+        after->before = NULL;
+    return true;
+}
+
+static bool may_take(const struct inbox *inbox)
+{
+    return inbox == &answers || atomic_load(&answer_count) < MOST_ANSWERS;
+}
+
+// Receives and acts on messages, those of one rank in their order.
 static void take(struct inbox *inbox)
 {
     struct fr_rma_message *next;
-    while (inbox->count < AT_ONCE && (next = begin_next(inbox)))
-        inbox->messages[inbox->count++] = next;
-    for (size_t i = 0; i < inbox->count;) {
-        struct fr_rma_message *message = inbox->messages[i];
-        struct fr_rma_message *first = NULL;
-        message->come = message->come || is_complete(message);
-        unsigned before = count_before(inbox, i, &first);
-        if (message->come && before == 1 && first->landing != FR_RMA_NOT_BEGUN)
-            fr_rma_act_early(message);
-        if (!message->come || before > 0 || !fr_rma_act(message)) {
-            i++;
-            continue;
-        }
-        atomic_fetch_add_explicit(&taken, 1, memory_order_relaxed);
-        inbox->count--;
-        memmove(&inbox->messages[i], &inbox->messages[i + 1],
-                (inbox->count - i) * sizeof(inbox->messages[0]));
+    while (fr_rma_far_any() && inbox->coming < AT_ONCE && may_take(inbox) &&
+           (next = begin_next(inbox)))
+        append(inbox, next);
+    struct fr_rma_message **at = &inbox->first;
+    while (*at && may_take(inbox)) {
+        if (!try_act(inbox, at))
+            at = &(*at)->next;
     }
 }
 
 void fr_rma_progress(void)
 {
-    static struct inbox answers = {.tag = FR_JOB_ANSWER_TAG};
-    static struct inbox requests = {.tag = FR_JOB_WINDOW_TAG};
-    if ((!fr_rma_far_any() && !fr_rma_messages_under_way()) || fr_job_control_stays_here ||
-        atomic_exchange_explicit(&busy, true, memory_order_acquire))
+    if ((!fr_rma_far_any() && !fr_rma_messages_under_way() && atomic_load(&received_count) == 0) ||
+        fr_job_control_stays_here || atomic_exchange_explicit(&busy, true, memory_order_acquire))
         return;
     if (fr_rma_messages_under_way())
         free_sent();
-    if (fr_rma_far_any()) {
+    if (fr_rma_far_any() || atomic_load(&received_count) != 0) {
         take(&answers);
-        if (atomic_load(&answer_count) < MOST_ANSWERS)
-            take(&requests);
+        take(&requests);
         fr_rma_grant_locks();
         fr_rma_transfers_progress();
     }

@@ -64,9 +64,11 @@ struct fr_rma_message {
     _Alignas(8) char request[8];
     struct fr_staging_lease lease; // of a long one
     size_t bytes;
-    int from;        // the rank in the world that has sent it
-    bool come;       // all of it is there
-    uint32_t ticket; // of one that waits for a lock
+    int from;                              // the rank in the world that has sent it
+    bool come;                             // all of it is there
+    bool is_result;                        // of a large update, and counted
+    uint32_t ticket;                       // of one that waits for a lock
+    struct fr_rma_message *before, *after; // from the same rank, in the inbox
     // The origin's data of an update by rendezvous, at the target: packed, and how they have come.
     enum { FR_RMA_NOT_BEGUN, FR_RMA_LANDING, FR_RMA_LANDED } landing;
     enum fr_status landed;

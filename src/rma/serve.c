@@ -155,7 +155,30 @@ static enum fr_status update(struct fr_rma_window *window, const struct fr_rma_m
     return status;
 }
 
-// Returns false while another rank updates the memory, or data have not come.
+// Makes what an update needs beside its operands: a copy of the memory, and its result.
+static enum fr_status borrow(const struct fr_rma_message *message, struct fr_staging_lease *there,
+                             struct fr_rma_message **result)
+{
+    enum fr_status status = fr_staging_try_borrow(message->head->bytes, there);
+    if (status != FR_OK || !(message->head->extra & FR_RMA_WITH_RESULT))
+        return status;
+    *result = new_answer(message);
+    if (*result && message->head->extra & FR_RMA_BY_RENDEZVOUS)
+        fr_rma_result_begin(*result);
+    return *result ? FR_OK : FR_ERR_NO_MEMORY;
+}
+
+static void end_update(struct fr_rma_window *window, struct fr_rma_message *message,
+                       struct fr_rma_message *result, enum fr_status status)
+{
+    bool large = message->head->extra & FR_RMA_BY_RENDEZVOUS;
+    fr_rma_land_end(message);
+    if (status != FR_OK || !result || !large || !fr_rma_send_result(window, message, result))
+        fr_rma_answer(window, message, result, status);
+}
+
+// Returns false while another rank updates the memory, data have not come, or results of others
+// have the memory that it needs.
 static bool accumulate(struct fr_rma_window *window, struct fr_rma_message *message)
 {
     struct fr_rma_operands operands;
@@ -164,27 +187,24 @@ static bool accumulate(struct fr_rma_window *window, struct fr_rma_message *mess
     if (has_to_land(message) && !fr_rma_land(window, message))
         return false;
     if (message->landed != FR_OK || !find_operands(message, &operands)) {
-        fr_rma_land_end(message);
-        fr_rma_answer(window, message, NULL,
-                      message->landed != FR_OK ? message->landed : FR_ERR_INVALID);
+        end_update(window, message, NULL,
+                   message->landed != FR_OK ? message->landed : FR_ERR_INVALID);
         return true;
     }
-    if (!fr_rma_words_update_try(&window->words, window->rank))
+    bool may_wait = fr_rma_result_may_wait(message);
+    if ((may_wait && !fr_staging_has_room(2 * operands.bytes)) ||
+        !fr_rma_words_update_try(&window->words, window->rank))
         return false;
-    enum fr_status status = fr_staging_borrow(operands.bytes, &there);
-    bool wants = message->head->extra & FR_RMA_WITH_RESULT;
+    enum fr_status status = borrow(message, &there, &result);
+    bool again = status == FR_ERR_NO_MEMORY && may_wait;
     operands.there = there.address;
-    if (status == FR_OK && wants && !(result = new_answer(message)))
-        status = FR_ERR_NO_MEMORY;
     if (status == FR_OK)
         status = update(window, message, &operands, there, result);
     fr_rma_words_update_end(&window->words, window->rank);
     fr_staging_return(&there);
-    fr_rma_land_end(message);
-    bool large = message->head->extra & FR_RMA_BY_RENDEZVOUS;
-    if (status != FR_OK || !result || !large || !fr_rma_send_result(window, message, result))
-        fr_rma_answer(window, message, result, status);
-    return true;
+    if (!again)
+        end_update(window, message, result, status);
+    return !again;
 }
 
 // Has a rank of another host wait for this rank's lock.

@@ -116,10 +116,31 @@ void fr_rma_land_end(struct fr_rma_message *message)
     landed_count--;
 }
 
-// Begins to send data, and answers with their RTS. A lease is kept until they are sent. Returns
-// false where they cannot be sent so.
+// Results of large updates that have memory here. Used by the thread that makes progress.
+static unsigned result_count;
+
+bool fr_rma_result_may_wait(const struct fr_rma_message *message)
+{
+    return message->head->extra & FR_RMA_WITH_RESULT &&
+           message->head->extra & FR_RMA_BY_RENDEZVOUS && result_count > 0;
+}
+
+void fr_rma_result_begin(struct fr_rma_message *result)
+{
+    result->is_result = true;
+    result_count++;
+}
+
+void fr_rma_result_end(const struct fr_rma_message *message)
+{
+    if (message->is_result)
+        result_count--;
+}
+
+// Begins to send data, and answers with their RTS. A message that they are in is kept until they
+// are sent. Returns false where they cannot be sent so.
 static bool send(struct fr_rma_window *window, struct fr_rma_message *message,
-                 const struct fr_staging_view *view, struct fr_staging_lease *lease)
+                 const struct fr_staging_view *view, struct fr_rma_message *kept)
 {
     struct fr_rma_message *result =
         fr_rma_message_new(sizeof(struct fr_rma_head) + FR_RNDV_RTS_BYTES);
@@ -133,8 +154,8 @@ static bool send(struct fr_rma_window *window, struct fr_rma_message *message,
         fr_rma_message_free(result);
         return false;
     }
-    if (lease)
-        fr_rma_transfer_keep(transfer, lease);
+    if (kept)
+        fr_rma_transfer_keep(transfer, kept);
     result->head->extra = FR_RMA_BY_RENDEZVOUS;
     fr_rma_answer(window, message, result, FR_OK);
     fr_rma_transfer_sent(transfer, true);
@@ -159,9 +180,7 @@ bool fr_rma_send_result(struct fr_rma_window *window, struct fr_rma_message *mes
     bool sent = result->lease.address &&
                 fr_rma_memory_packed(fr_rma_message_data(result), message->head->bytes, false,
                                      &memory) == FR_OK &&
-                send(window, message, &memory.view, &result->lease);
+                send(window, message, &memory.view, result);
     fr_rma_memory_close(&memory);
-    if (sent)
-        fr_rma_message_free(result);
     return sent;
 }

@@ -19,7 +19,7 @@ struct fr_rma_transfer {
     enum fr_status status;
     fr_rma_transfer_over *over;
     void *owner;
-    struct fr_staging_lease kept;
+    struct fr_rma_message *kept;
     struct fr_rndv_send *send; // NULL: this process receives
     bool awaits_answer;
     bool begun; // the receive
@@ -51,7 +51,7 @@ static void free_transfer(struct fr_rma_transfer *transfer)
 {
     fr_staging_view_close(&transfer->view);
     fr_datatype_release(transfer->block.layout);
-    fr_staging_return(&transfer->kept);
+    fr_rma_message_free(transfer->kept);
     free(transfer);
 }
 
@@ -104,10 +104,9 @@ void fr_rma_transfer_sent(struct fr_rma_transfer *transfer, bool sent)
     free_transfer(transfer);
 }
 
-void fr_rma_transfer_keep(struct fr_rma_transfer *transfer, struct fr_staging_lease *lease)
+void fr_rma_transfer_keep(struct fr_rma_transfer *transfer, struct fr_rma_message *message)
 {
-    transfer->kept = *lease;
-    *lease = (struct fr_staging_lease){.address = NULL};
+    transfer->kept = message;
 }
 
 void fr_rma_transfer_answered(struct fr_rma_transfer *transfer, enum fr_status status)

@@ -9,6 +9,7 @@
 
 #include "fabrail/policy/scheme.h"
 #include "fabrail/rndv/receive.h"
+#include "rma/message.h"
 #include "rma/rma_int.h"
 
 struct fr_rma_transfer;
@@ -30,8 +31,8 @@ struct fr_rma_transfer *fr_rma_transfer_send(struct fr_rma_window *window, int r
 // word.
 void fr_rma_transfer_sent(struct fr_rma_transfer *transfer, bool sent);
 
-// Gives a transfer that sends a lease of memory, which it returns when it is over.
-void fr_rma_transfer_keep(struct fr_rma_transfer *transfer, struct fr_staging_lease *lease);
+// Gives a transfer that sends the message that its data are in, which it frees when it is over.
+void fr_rma_transfer_keep(struct fr_rma_transfer *transfer, struct fr_rma_message *message);
 
 // Notes that the receiver of a transfer has said how it has ended there. Called by the thread that
 // makes progress.

@@ -87,6 +87,7 @@ static void free_window(struct fr_rma_window *window)
     fr_rma_progress_hold();
     fr_rma_transfers_abandon(window);
     fr_rma_progress_release();
+    fr_rma_progress(); // frees messages about it
     for (int rank = 0; window->parts && rank < window->size; rank++)
         unmap(&window->parts[rank]);
     fr_rma_far_forget(window);

@@ -7,7 +7,9 @@
 #include "rma/far.h"
 #include "rma/transfer.h"
 
-enum { NAME = 7, ORIGIN = 1, RANKS = 2, LONG_BYTES = 65536, TICKET = 9 };
+#include "fabrail/job.h"
+
+enum { NAME = 7, ORIGIN = 1, OTHER, THIRD, RANKS, LONG_BYTES = 65536, TICKET = 9 };
 
 static bool lacks_memory;
 static unsigned answers;
@@ -22,9 +24,50 @@ void *__wrap_calloc(size_t count, size_t bytes)
     return lacks_memory ? NULL : __real_calloc(count, bytes);
 }
 
+// Requests that MPI has, and those before them that were received.
+enum { MOST_COMING = 20 };
+static struct fr_rma_message *coming[MOST_COMING];
+static unsigned coming_count, received_count;
+static bool have_gone; // the answers
+
+static int probe(const fr_word *args)
+{
+    bool any = (int)args[1] == FR_JOB_WINDOW_TAG && received_count < coming_count;
+    *(int *)args[3] = any;
+    if (any)
+        *(int *)(args[4] + fr_abi_mpi.status_source_offset) = coming[received_count]->from;
+    return 0;
+}
+
+static int receive(const fr_word *args)
+{
+    struct fr_rma_message *message = coming[received_count++];
+    CHECK((size_t)args[1] == message->bytes && (int)args[3] == message->from);
+    memcpy((void *)args[0], message->head, message->bytes);
+    memset((void *)args[6], 1, 1);
+    fr_rma_message_free(message);
+    return 0;
+}
+
+// Returns whether a request of MPI is complete: a received one is.
+static bool is_complete(const char *request)
+{
+    return *request == 1 || have_gone;
+}
+
 int __wrap_fr_abi_call(enum fr_fn fn, const fr_word *args);
 int __wrap_fr_abi_call(enum fr_fn fn, const fr_word *args)
 {
+    if (fn == FR_FN_MPI_Iprobe)
+        return probe(args);
+    if (fn == FR_FN_MPI_Irecv)
+        return receive(args);
+    if (fn == FR_FN_MPI_Get_count)
+        *(int *)args[2] = (int)coming[received_count]->bytes;
+    if (fn == FR_FN_MPI_Test)
+        *(int *)args[1] = is_complete((const char *)args[0]);
+    if (fn == FR_FN_MPI_Get_count || fn == FR_FN_MPI_Test)
+        return 0;
     CHECK(fn == FR_FN_MPI_Isend && args[3] == ORIGIN, "%s", fr_abi_rows[fn].name);
     memcpy(&last, (const void *)args[0], sizeof(last));
     last_bytes = (size_t)args[1];
@@ -66,7 +109,7 @@ void __wrap_fr_rma_words_give_up(struct fr_rma_words *words, int target, int ran
 }
 
 // Data that are to come by rendezvous.
-enum { MOST_LANDINGS = 4 };
+enum { MOST_LANDINGS = 10 };
 static struct {
     void *owner;
     fr_rma_transfer_over *over;
@@ -97,7 +140,7 @@ struct fr_rma_transfer *__wrap_fr_rma_transfer_receive(struct fr_rma_window *win
 bool __wrap_fr_staging_has_room(size_t bytes);
 bool __wrap_fr_staging_has_room(size_t bytes)
 {
-    return has_room && bytes <= LONG_BYTES;
+    return has_room && bytes <= 2 * (size_t)LONG_BYTES;
 }
 
 static unsigned char memory[LONG_BYTES];
@@ -209,6 +252,68 @@ static void check_landings(struct fr_rma_window *window)
     fr_rma_far_enter(window);
 }
 
+// Has requests of two ranks whose data do not come, as many as they may have under way, and one of
+// a third rank behind them. That one is taken. The others are gone with the window.
+static void check_inbox(struct fr_rma_window *window)
+{
+    enum { TO_ONE = 8 };
+    const unsigned landings_before = landing_count;
+    const uint64_t before = fr_rma_messages_taken();
+    for (unsigned i = 0; i < 2 * TO_ONE; i++) {
+        coming[coming_count] = new_large_update();
+        coming[coming_count]->from = coming[coming_count]->head->from = i % 2 ? OTHER : ORIGIN;
+        coming_count++;
+    }
+    struct fr_rma_message *meets = fr_rma_message_new(sizeof(struct fr_rma_head));
+    CHECK(meets != NULL);
+    *meets->head = (struct fr_rma_head){.kind = FR_RMA_MEET, .window = NAME, .from = THIRD};
+    meets->from = THIRD;
+    coming[coming_count++] = meets;
+    has_room = true;
+    for (unsigned i = 0; i < 3; i++)
+        fr_rma_progress();
+    CHECK(received_count == coming_count && fr_rma_messages_taken() == before + 1);
+    CHECK(landing_count == landings_before + 4, "two of each rank: %u", landing_count);
+    fr_rma_meetings_free(window);
+    fr_rma_far_leave(window);
+    for (unsigned i = landings_before; i < landing_count; i++)
+        land(i, 0, FR_ERR_CANCELLED);
+    fr_rma_progress();
+    CHECK(fr_rma_messages_taken() == before + coming_count, "requests about no window are kept");
+    fr_rma_far_enter(window);
+    has_room = false;
+}
+
+static struct fr_rma_message *new_large_fetch(void)
+{
+    struct fr_rma_message *message = new_large_update();
+    message->head->extra = FR_RMA_BY_RENDEZVOUS | FR_RMA_WITH_RESULT;
+    message->head->operation = fr_rma_operation_index(fr_abi_mpi.REPLACE);
+    return message;
+}
+
+// Results wait until they have gone, in memory that is bounded unless there is but one. An update
+// with a result waits while others have the memory.
+static void check_results(void)
+{
+    have_gone = true;
+    fr_rma_progress();
+    have_gone = false;
+    struct fr_rma_message *first = new_large_fetch(), *second = new_large_fetch();
+    answers = 0;
+    has_room = false;
+    CHECK(fr_rma_act(first) && answers == 1 && last.status == FR_OK && last_bytes > LONG_BYTES);
+    CHECK(!fr_rma_act(second) && answers == 1, "beyond the bound");
+    has_room = lacks_memory = true;
+    CHECK(!fr_rma_act(second) && answers == 1, "without memory");
+    has_room = lacks_memory = false;
+    have_gone = true;
+    fr_rma_progress();
+    CHECK(fr_rma_act(second) && answers == 2 && last.status == FR_OK);
+    fr_rma_progress();
+    CHECK(!fr_rma_messages_under_way());
+}
+
 // One rank gets the lock later, another one waits no longer.
 static void check_locks(struct fr_rma_window *window)
 {
@@ -236,7 +341,7 @@ static void check_locks(struct fr_rma_window *window)
 int main(void)
 {
     static struct fr_rma_part parts[RANKS];
-    static int world[RANKS] = {0, ORIGIN};
+    static int world[RANKS] = {0, ORIGIN, OTHER, THIRD};
     static struct fr_rma_window window = {
         .name = NAME, .size = RANKS, .parts = parts, .world = world, .server = FR_RMA_BY_THREAD};
     parts[0].address = (uintptr_t)memory;
@@ -247,5 +352,7 @@ int main(void)
     check_data();
     check_locks(&window);
     check_landings(&window);
+    check_inbox(&window);
+    check_results();
     return check_result();
 }
