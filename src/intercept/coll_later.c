@@ -30,7 +30,7 @@ static bool advance(struct fr_request_op *op)
     fr_coll_host_end(later->team, later->host);
     enum fr_status status = later->kind->end(later);
     if (status != FR_OK)
-        op->schedule->error = fr_request_error_code(status);
+        op->schedule->error = fr_request_tell_failure(op, status);
     return true;
 }
 
