@@ -7,8 +7,7 @@
 //
 // MPICH lets nobody else in while it makes progress for a thread that is alone in MPI. So a
 // function that is called there may call MPI, as others may where MPICH waits. UCX must not be
-// entered from one of its own callbacks, and is not: the function is called when UCX has returned,
-// and not within itself.
+// entered from one of its own callbacks, and is not: the function is called when UCX has returned.
 #include "config.h"
 
 #include "fabrail/abi/hook.h"
@@ -52,14 +51,10 @@ static void find(struct makers *makers)
 
 static unsigned progress_of_ucx(void *worker)
 {
-    static FR_TLS bool is_within;
-    bool is_outermost = !is_within;
-    is_within = true;
     unsigned moved = ucx.real(worker);
     ucx.is_polled = true;
-    if (is_outermost && users > 0)
+    if (users > 0)
         (void)hooked();
-    is_within = !is_outermost;
     return moved;
 }
 
