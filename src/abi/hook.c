@@ -28,7 +28,7 @@ enum { MPICH_STREAM_NULL = 0x3c000000, MPICH_GOES_ON = 0, MPICH_IS_DONE = 1 };
 
 static bool (*hooked)(void);
 static unsigned users; // calls of fr_abi_hook without fr_abi_unhook
-static bool is_called; // MPI has the function
+static bool is_called; // Open MPI or MPICH has been given the function
 
 // UCX as the MPI library has bound it.
 static struct {
@@ -138,12 +138,11 @@ bool fr_abi_hook(bool (*call)(void))
 {
     struct makers makers;
     hooked = call;
-    if (users++ > 0 || is_called)
+    if (users++ > 0 || is_called || ucx.is_polled)
         return true;
     find(&makers);
-    is_called =
-        ucx.is_polled || (makers.add ? makers.add(call_of_openmpi) == 0
-                                     : makers.start(call_of_mpich, NULL, MPICH_STREAM_NULL) == 0);
+    is_called = makers.add ? makers.add(call_of_openmpi) == 0
+                           : makers.start(call_of_mpich, NULL, MPICH_STREAM_NULL) == 0;
     return is_called;
 }
 
