@@ -46,6 +46,7 @@ libmodules_la_SOURCES += \
 	src/intercept/replace.c \
 	src/intercept/rts.c \
 	src/intercept/rts.h \
+	src/intercept/serve_within.c \
 	src/intercept/shape.c \
 	src/intercept/coll_buffer.c \
 	src/intercept/coll_buffer.h \

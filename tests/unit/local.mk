@@ -8,6 +8,7 @@ check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/device_memory tests/unit/device_mover tests/unit/device_pack tests/unit/device_push \
     tests/unit/device_query tests/unit/device_reduce tests/unit/device_row \
     tests/unit/intercept_guard tests/unit/intercept_host_fastpath tests/unit/intercept_probe \
+    tests/unit/intercept_serve_within \
     tests/unit/ipc_cache tests/unit/ipc_channel tests/unit/ipc_failures tests/unit/ipc_importers \
     tests/unit/ipc_share tests/unit/ipc_tuned \
     tests/unit/job_host tests/unit/job_hydra tests/unit/job_scale tests/unit/job_secret tests/unit/job_tally \
@@ -35,7 +36,8 @@ fr_unit_processes = $(patsubst %,tests/unit/%,coll_host_reduce coll_segment coll
 # One that does fails (check.h).
 fr_unit_single = $(patsubst %,tests/unit/%,abi_caller abi_rows coll_agree coll_host_reduce coll_meet coll_number coll_scale coll_segment coll_slab \
     core_hash core_settings core_site core_wait device_copy device_few device_mover device_pack \
-    device_reduce device_row intercept_guard intercept_host_fastpath intercept_probe ipc_channel ipc_failures ipc_share \
+    device_reduce device_row intercept_guard intercept_host_fastpath intercept_probe \
+    intercept_serve_within ipc_channel ipc_failures ipc_share \
     ipc_tuned job_scale job_secret job_tally policy_choose policy_collective policy_scheme policy_tuning \
     report_verdict request_schedule request_advance request_await request_complete request_deliver \
     request_early request_hidden_sends rma_declined rma_region rma_serve rndv_batch rndv_ledger rndv_patience rndv_replica rndv_scheme \
@@ -114,6 +116,9 @@ tests_unit_request_schedule_LDADD =
 tests_unit_request_advance_SOURCES = tests/unit/request_advance.c src/request/advance.c src/abi/rows.c
 tests_unit_request_advance_CFLAGS = $(AM_CFLAGS)
 tests_unit_request_advance_LDADD =
+tests_unit_intercept_serve_within_SOURCES = tests/unit/intercept_serve_within.c src/intercept/serve_within.c
+tests_unit_intercept_serve_within_CFLAGS = $(AM_CFLAGS)
+tests_unit_intercept_serve_within_LDADD =
 tests_unit_request_await_SOURCES = tests/unit/request_await.c src/request/await.c src/core/wait.c \
     src/abi/rows.c
 tests_unit_request_await_CFLAGS = $(AM_CFLAGS)
