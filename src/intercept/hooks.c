@@ -9,6 +9,7 @@
 #include "fabrail/coll/team_discovery.h"
 #include "fabrail/coll/team_message.h"
 #include "fabrail/core/files.h"
+#include "fabrail/core/time.h"
 #include "fabrail/device/aperture.h"
 #include "fabrail/ipc.h"
 #include "fabrail/ipc/tuned.h"
@@ -74,14 +75,17 @@ static bool introduce(void)
 }
 
 // Ends the job with a fatal error. Where a fatal error handler is called, MPICH ends only its own
-// process. Slurm then leaves the others, which wait for it.
+// process. Slurm then leaves the others, which wait for it. Hydra shows no output that it has not
+// read before it is asked to end the job, so it gets the time to read why.
 static int fail_start(void)
 {
+    enum { TIME_TO_READ_NS = 100000000 };
     _Alignas(8) char handler[8];
     fr_word world = fr_abi_mpi.COMM_WORLD;
     bool known = FR_MPI(Comm_get_errhandler, world, FR_PTR(handler)) == fr_abi_mpi.SUCCESS;
     if (known && fr_abi_handle_load(handler, 0) == fr_abi_mpi.ERRORS_ARE_FATAL) {
         fr_report_write_abort();
+        fr_time_sleep(TIME_TO_READ_NS);
         FR_MPI(Abort, world, (fr_word)fr_abi_mpi.ERR_OTHER);
     }
     if (known)
