@@ -3,6 +3,7 @@ libmodules_la_SOURCES += \
 	src/intercept/attach.c \
 	src/intercept/gpu_aware.h \
 	src/intercept/by_messages.c \
+	src/intercept/coll_messages.c src/intercept/coll_messages.h \
 	src/intercept/coll_schedule.c \
 	src/intercept/coll_self.c \
 	src/intercept/coll_shapes.c src/intercept/coll_shapes.h \
@@ -28,6 +29,7 @@ libmodules_la_SOURCES += \
 	src/intercept/neighbours.c \
 	src/intercept/coll_nvlink.c \
 	src/intercept/pack_call.c \
+	src/intercept/persistent_send.c \
 	src/intercept/present.c \
 	src/intercept/probe.c \
 	src/intercept/proof.c \

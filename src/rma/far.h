@@ -55,21 +55,6 @@ FR_MUST_CHECK enum fr_status fr_rma_large_redo(struct fr_rma_large *large);
 void fr_rma_large_disarm(struct fr_rma_large *large);
 void fr_rma_large_free(struct fr_rma_large *large);
 
-// Requests, for the file of large accesses. An entered request is sent with its message, or freed
-// where that fails. One that has been answered is completed, or declined: then it is done anew when
-// the origin waits.
-struct fr_rma_request *fr_rma_far_enter_large(struct fr_rma_window *window, int rank,
-                                              struct fr_rma_large *large);
-FR_MUST_CHECK enum fr_status fr_rma_far_send(struct fr_rma_window *window,
-                                             struct fr_rma_request *request,
-                                             struct fr_rma_message *message, enum fr_rma_kind kind);
-void fr_rma_far_complete(struct fr_rma_window *window, struct fr_rma_request *request,
-                         enum fr_status status);
-void fr_rma_far_decline(struct fr_rma_window *window, struct fr_rma_request *request);
-
-// Waits until a further request may be sent to a rank.
-FR_MUST_CHECK enum fr_status fr_rma_far_await_turn(struct fr_rma_window *window, int rank);
-
 // Tells a rank of an epoch. Waits for nobody; fr_rma_far_flush waits for the answer.
 FR_MUST_CHECK enum fr_status fr_rma_far_tell(struct fr_rma_window *window, int rank,
                                              enum fr_rma_kind kind, unsigned extra);

@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "rma/far.h"
+#include "rma/far_request.h"
 #include "rma/fragment.h"
 #include "rma/transfer.h"
 

@@ -5,32 +5,8 @@
 
 #include "fabrail/ipc.h"
 #include "fabrail/rma/access.h"
+#include "rma/queue.h"
 #include "rma/words.h"
-
-// Accesses that have been begun or wait to be. One thread at a time uses them (fr_rma_enter).
-struct fr_rma_queue;
-
-// Makes a queue. Returns NULL when out of memory.
-struct fr_rma_queue *fr_rma_queue_new(void);
-void fr_rma_queue_free(struct fr_rma_queue *queue);
-
-// Adds bytes that the device of `mover` moves. Its copy engines reach both ends, and so do its
-// kernels unless `by_engine`.
-void fr_rma_queue_add(struct fr_rma_queue *queue, const struct fr_device_range *mover,
-                      struct fr_device_push_piece piece, bool by_engine);
-
-// Returns room for a few bytes in page-locked host memory that kernels reach, until the queue is
-// finished; NULL if there is none.
-void *fr_rma_queue_room(struct fr_rma_queue *queue, size_t bytes);
-
-// Has bytes copied from such room to memory of the application when the queue is finished.
-void fr_rma_queue_copy_back(struct fr_rma_queue *queue, void *to, const void *from, size_t bytes);
-
-// Waits until all that was added has been moved. Returns the first failure since the last time.
-FR_MUST_CHECK enum fr_status fr_rma_queue_finish(struct fr_rma_queue *queue);
-
-// Keeps a failure for the next time.
-void fr_rma_queue_note(struct fr_rma_queue *queue, enum fr_status status);
 
 // The memory that a rank has given to a window, and this rank's epochs with that rank.
 struct fr_rma_part {
@@ -93,8 +69,9 @@ struct fr_rma_window {
     bool spans_hosts;
     enum fr_rma_server server;
     struct fr_rma_window *next_far;
-    _Atomic unsigned pending;        // of all parts
-    struct fr_rma_request *requests; // that have no answer yet; these four by the lock of far.c
+    _Atomic unsigned pending; // of all parts
+    struct fr_rma_request
+        *requests; // that have no answer yet; these four by the lock of far_request.c
     struct fr_rma_request *declined; // large gets that are to go in messages
     _Atomic unsigned declined_count;
     uint64_t last_request;
