@@ -213,12 +213,13 @@ $(fr_kinds_programs): tests/mpi/memory_kinds-%: tests/mpi/memory_kinds.c tests/p
 	$(fr_program)
 endif
 
-# Cases of windows over device memory, and wrong uses of them, for their test.
+# Cases of windows over device memory, wrong uses of them and what MPI promises of them, for their test.
 fr_window_cases = $(MPI_FLAVOURS:%=tests/mpi/window_cases-%)
 fr_window_errors = $(MPI_FLAVOURS:%=tests/mpi/window_errors-%)
 fr_window_bulk = $(MPI_FLAVOURS:%=tests/mpi/window_bulk-%)
-fr_window_programs = $(fr_window_cases) $(fr_window_errors) $(fr_window_bulk)
-EXTRA_DIST += tests/mpi/window_bulk.c tests/mpi/window_cases.c tests/mpi/window_errors.c
+fr_window_terms = $(MPI_FLAVOURS:%=tests/mpi/window_terms-%)
+fr_window_programs = $(fr_window_cases) $(fr_window_errors) $(fr_window_bulk) $(fr_window_terms)
+EXTRA_DIST += tests/mpi/window_bulk.c tests/mpi/window_cases.c tests/mpi/window_errors.c tests/mpi/window_terms.c
 CLEANFILES += $(fr_window_programs)
 if !CROSS_COMPILING
 check_DATA += $(fr_window_programs)
@@ -230,6 +231,9 @@ $(fr_window_cases): tests/mpi/window_cases-%: tests/mpi/window_cases.c \
 	$(fr_program)
 $(fr_window_errors): tests/mpi/window_errors-%: tests/mpi/window_errors.c \
     tests/programs/memory-%.o tests/programs/memory.h
+	$(fr_program)
+$(fr_window_terms): tests/mpi/window_terms-%: tests/mpi/window_terms.c \
+    tests/programs/memory-%.o tests/programs/memory.h tests/sim/calls.h
 	$(fr_program)
 endif
 
