@@ -448,6 +448,14 @@ enum fr_status fr_ipc_pin_beyond(const struct fr_ipc_handle *handle,
     return pin(handle, user, true, mapping);
 }
 
+void fr_ipc_pin_again(struct fr_ipc_mapping *mapping)
+{
+    fr_core_lock(&lock);
+    mapping->entry->pins++;
+    fr_core_unlock(&lock);
+    mapping->pinned = true;
+}
+
 void fr_ipc_unpin(struct fr_ipc_mapping *mapping)
 {
     if (mapping == NULL)

@@ -190,15 +190,6 @@ static bool are_short(const struct arrived *arrived)
     return arrived->count > 0;
 }
 
-// Ends the pulls of a call that were begun.
-static void land_arrivals(struct fr_request_op *const *ops, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (ops[i]->arrival)
-            (void)fr_request_arrival_land(ops[i]); // a failure stays with the operation
-    }
-}
-
 // Receives messages, or begins to pull them beside others of the call. Pulls of the call that were
 // begun end before anything is waited for that takes longer, since their senders wait as well.
 static void receive_arrived(struct arrived *arrived)
@@ -207,7 +198,7 @@ static void receive_arrived(struct arrived *arrived)
     bool begun = beside && are_short(arrived) &&
                  fr_request_arrivals_begin(arrived->ops, arrived->incoming, arrived->count);
     if (beside && !begun)
-        land_arrivals(arrived->all, arrived->all_count);
+        (void)fr_request_arrivals_move(arrived->all, arrived->all_count, true);
     if (!begun) // failures stay with the operations
         (void)!fr_request_receive(arrived->ops, arrived->incoming, arrived->count);
     arrived->count = 0;
@@ -294,7 +285,7 @@ static void receive_cut(struct fr_request_op *const *ops, void *const *statuses,
 // Ends the pulls that were begun, and then what takes longer.
 static void finish_arrivals(struct fr_request_op *const *ops, size_t count)
 {
-    land_arrivals(ops, count);
+    (void)fr_request_arrivals_move(ops, count, true);
     for (size_t i = 0; i < count; i++) {
         if (ops[i]->arrival)
             (void)fr_request_arrival_finish(ops[i]);

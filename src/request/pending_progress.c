@@ -101,7 +101,7 @@ static bool has_come(struct fr_request_op *op, struct fr_rndv_incoming *incoming
         return is_whole(op, incoming);
     return FR_MPI(Request_get_status, op->key, FR_PTR(&complete), FR_PTR(status)) ==
                fr_abi_mpi.SUCCESS &&
-           complete && fr_request_has_rts(op, status, incoming);
+           complete && fr_request_still_has_rts(op, status, incoming);
 }
 
 static bool may_bring_rts(const struct fr_request_op *op)
@@ -211,16 +211,15 @@ struct early {
 // what comes over the network. Returns false when there are none.
 static bool find_early(struct early *early, size_t skip, bool waits)
 {
-    early->count = early->ended = 0;
+    early->count = 0;
     early->claimed_count = fr_request_table_claim_receives(early->claimed, MOST_EARLY, skip);
+    early->ended = fr_request_arrivals_move(early->claimed, early->claimed_count, waits);
     for (size_t i = 0; i < early->claimed_count; i++) {
         struct fr_request_op *op = early->claimed[i];
         const struct fr_rndv_incoming *incoming = &early->incoming[early->count];
-        if (op->arrival)
-            early->ended += waits ? fr_request_arrival_land(op) : fr_request_arrival_poll(op);
-        else if (!has_come(op, &early->incoming[early->count]))
+        if (op->arrival || op->delivered || !has_come(op, &early->incoming[early->count]))
             continue;
-        else if (fr_rndv_incoming_is_short(incoming))
+        if (fr_rndv_incoming_is_short(incoming))
             early->ops[early->count++] = op;
         else
             early->ended +=
@@ -249,8 +248,8 @@ static size_t receive_found(struct early *early, bool waits)
     if (early->count == 0 || (!waits && is_held_back(early)) ||
         !fr_request_arrivals_begin(early->ops, early->incoming, early->count))
         return 0;
-    for (size_t i = 0; i < early->count && waits; i++)
-        early->ended += fr_request_arrival_land(early->ops[i]);
+    if (waits)
+        early->ended += fr_request_arrivals_move(early->ops, early->count, true);
     return early->count;
 }
 

@@ -39,6 +39,11 @@ struct fr_staging_view *fr_request_receive_view(struct fr_request_op *op);
 bool fr_request_has_rts(struct fr_request_op *op, const void *status,
                         struct fr_rndv_incoming *incoming);
 
+// Returns whether a receive that has completed with this status has brought the RTS that was read
+// in its memory before, so that fr_request_has_rts need not read it anew.
+bool fr_request_still_has_rts(struct fr_request_op *op, const void *status,
+                              const struct fr_rndv_incoming *incoming);
+
 // Returns whether a receive that has completed with `code` may have been too short for an RTS.
 bool fr_request_may_be_cut(struct fr_request_op *op, int code);
 
@@ -155,9 +160,10 @@ static inline void fr_request_end_early(void)
 // delivered. A failure stays with it.
 bool fr_request_arrival_poll(struct fr_request_op *op);
 
-// Moves the arrival of an operation on as fr_request_arrival_poll does, and waits for copies by
-// devices that are under way.
-bool fr_request_arrival_land(struct fr_request_op *op);
+// Moves the arrivals of operations on, as far as these have any, and with `waits` waits for copies
+// by devices that are under way. Those that were begun together are asked for together. Returns how
+// many have ended. A failure stays with its operation.
+size_t fr_request_arrivals_move(struct fr_request_op *const *ops, size_t count, bool waits);
 
 // Waits until the arrival of an operation is over, and makes progress for others meanwhile. Returns
 // how it has ended.

@@ -72,6 +72,12 @@ static size_t read_beginning(const struct fr_staging_view *view, unsigned char *
     return bytes;
 }
 
+// Whether what a receive has brought is as long as an RTS, as far as its status must tell.
+static bool may_be_rts(const struct fr_request_op *op, const void *status)
+{
+    return !op->prefix_out || !status || fr_rndv_is_rts_length(fr_abi_status_size(status));
+}
+
 bool fr_request_has_rts(struct fr_request_op *op, const void *status,
                         struct fr_rndv_incoming *incoming)
 {
@@ -79,10 +85,17 @@ bool fr_request_has_rts(struct fr_request_op *op, const void *status,
     unsigned char data[FR_RNDV_RTS_BYTES];
     if (!op->receive.takes_rts || !has_room(view) || !fr_rndv_incoming_any())
         return false;
-    if (op->prefix_out && status && !fr_rndv_is_rts_length(fr_abi_status_size(status)))
-        return false;
-    return read_beginning(view, data) == sizeof(data) && fr_rndv_incoming_read(data, incoming) &&
-           !is_cancelled(status);
+    return may_be_rts(op, status) && read_beginning(view, data) == sizeof(data) &&
+           fr_rndv_incoming_read(data, incoming) && !is_cancelled(status);
+}
+
+bool fr_request_still_has_rts(struct fr_request_op *op, const void *status,
+                              const struct fr_rndv_incoming *incoming)
+{
+    unsigned char data[FR_RNDV_RTS_BYTES];
+    return may_be_rts(op, status) &&
+           read_beginning(fr_request_receive_view(op), data) == sizeof(data) &&
+           fr_rndv_incoming_is_of(data, incoming) && !is_cancelled(status);
 }
 
 __attribute__((no_sanitize("thread"))) bool
@@ -126,15 +139,15 @@ _Atomic bool fr_request_any_unmarked;
 bool fr_request_may_be_cut(struct fr_request_op *op, int code)
 {
     unsigned char data[FR_RNDV_RTS_BYTES];
-    if (!op->receive.takes_rts || !fr_rndv_incoming_any())
+    if (!op->receive.takes_rts)
         return false;
-    if (code != fr_abi_mpi.SUCCESS)
-        return fr_request_has_come(code);
+    if (FR_UNLIKELY(code != fr_abi_mpi.SUCCESS))
+        return fr_request_has_come(code) && fr_rndv_incoming_any();
     // MPI may not tell the error of one request of many.
     const struct fr_staging_view *view = fr_request_receive_view(op);
     bool is_short = fr_request_errors_return() && view && view->out_bytes < FR_RNDV_RTS_BYTES;
-    return is_short && read_beginning(view, data) >= sizeof(fr_rndv_rts_begin) &&
-           fr_rndv_begins_rts(data);
+    return is_short && fr_rndv_incoming_any() &&
+           read_beginning(view, data) >= sizeof(fr_rndv_rts_begin) && fr_rndv_begins_rts(data);
 }
 
 static int status_at(const void *status, unsigned offset)
@@ -356,12 +369,16 @@ static bool any_moves(void)
                FR_SECOND_NS;
 }
 
+// `before` is the receive of the group that has begun before, or NULL.
 static void begin_arrival(struct fr_request_op *op, struct fr_request_arrival *arrival,
-                          const struct fr_rndv_incoming *incoming)
+                          const struct fr_rndv_incoming *incoming,
+                          const struct fr_rndv_recv *before)
 {
     arrival->incoming = *incoming;
     arrival->come = 0;
     *arrival->recv = recv_of(op, &arrival->incoming, &arrival->nowhere);
+    arrival->recv->before = before;
+    arrival->recv->apart = true;
     arrival->ends_doubt = is_doubt_of(incoming, &arrival->doubt);
     bool is_short = fr_rndv_incoming_is_short(incoming);
     atomic_fetch_add_explicit(is_short ? &fr_request_flying : &by_network, 1, memory_order_relaxed);
@@ -371,6 +388,7 @@ static void begin_arrival(struct fr_request_op *op, struct fr_request_arrival *a
     op->arrival = arrival;
     fr_report_message(false, incoming->from, incoming->number);
     fr_rndv_receive_begin(arrival->recv);
+    arrival->recv->before = NULL; // which may end now
 }
 
 // One message of the network at a time is received even if there is no room for it.
@@ -389,7 +407,7 @@ bool fr_request_arrivals_begin(struct fr_request_op *const *ops,
     for (size_t i = 0; i < count; i++) {
         group->each[i].group = group;
         group->each[i].recv = &recvs[i];
-        begin_arrival(ops[i], &group->each[i], &incoming[i]);
+        begin_arrival(ops[i], &group->each[i], &incoming[i], i > 0 ? &recvs[i - 1] : NULL);
     }
     fr_rndv_sweep_end();
     (void)fr_rndv_receive_poll(recvs, count);
@@ -424,14 +442,46 @@ bool fr_request_arrival_poll(struct fr_request_op *op)
     return true;
 }
 
-bool fr_request_arrival_land(struct fr_request_op *op)
+// Returns how many of the first operations have short arrivals of one group that lie side by side.
+static size_t count_beside(struct fr_request_op *const *ops, size_t count)
 {
-    if (!op->arrival->is_short)
-        return fr_request_arrival_poll(op);
-    bool over = fr_rndv_receive_land(op->arrival->recv);
-    if (over)
-        end_arrival(op);
-    return over;
+    const struct fr_request_arrival *first = ops[0]->arrival;
+    size_t some = 1;
+    while (some < count && ops[some]->arrival == first + some &&
+           ops[some]->arrival->group == first->group && ops[some]->arrival->is_short)
+        some++;
+    return some;
+}
+
+// Moves such arrivals on together. Where some wait for their senders, the others end one by one.
+// Returns how many have ended.
+static size_t move_beside(struct fr_request_op *const *ops, size_t count, bool waits)
+{
+    struct fr_rndv_recv *recvs = ops[0]->arrival->recv;
+    bool over = waits ? fr_rndv_receive_land(recvs, count) : fr_rndv_receive_poll(recvs, count);
+    size_t ended = 0;
+    for (size_t i = 0; over && i < count; i++)
+        end_arrival(ops[i]);
+    for (size_t i = 0; !over && waits && count > 1 && i < count; i++)
+        ended += move_beside(&ops[i], 1, true);
+    return over ? count : ended;
+}
+
+size_t fr_request_arrivals_move(struct fr_request_op *const *ops, size_t count, bool waits)
+{
+    size_t ended = 0;
+    for (size_t i = 0, some; i < count; i += some) {
+        some = 1;
+        if (!ops[i]->arrival)
+            continue;
+        if (!ops[i]->arrival->is_short) {
+            ended += fr_request_arrival_poll(ops[i]);
+            continue;
+        }
+        some = count_beside(ops + i, count - i);
+        ended += move_beside(ops + i, some, waits);
+    }
+    return ended;
 }
 
 enum fr_status fr_request_arrival_finish(struct fr_request_op *op)

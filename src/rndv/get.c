@@ -148,8 +148,8 @@ struct fr_rndv_flight {
     bool has_others;              // it is of several receives
     _Atomic size_t users;         // receives that have not landed
     _Atomic bool is_awaited;      // by a thread that holds the lock, or is about to
-    struct fr_lock lock;          // guards what follows
-    bool over;
+    _Atomic bool over;            // `status` is how, and stays
+    struct fr_lock lock;          // guards what follows while it is not over
     enum fr_status status;
     struct fr_device_work work;
 };
@@ -181,34 +181,43 @@ static struct fr_rndv_flight *take_off(struct fr_rndv_recv *const *recvs,
     flight->has_others = count > 1;
     atomic_init(&flight->users, count);
     atomic_init(&flight->is_awaited, false);
+    atomic_init(&flight->over, !pull->in_reach);
     flight->lock = (struct fr_lock)FR_LOCK_INIT;
     fr_core_lock(&flight->lock);
-    flight->over = !pull->in_reach;
-    flight->status = flight->over ? pull_over_host(recvs[0], pieces) : FR_OK;
-    if (!flight->over)
+    flight->status = pull->in_reach ? FR_OK : pull_over_host(recvs[0], pieces);
+    if (pull->in_reach)
         push(flight, pull, pieces, count);
     fr_core_unlock(&flight->lock);
     return flight;
+}
+
+// Ends a flight whose work is over, or waits for it. Returns whether it is over.
+static bool end_flight(struct fr_rndv_flight *flight, bool waits)
+{
+    fr_core_lock(&flight->lock);
+    bool over = atomic_load_explicit(&flight->over, memory_order_relaxed);
+    if (!over && (waits || fr_device_work_is_over(&flight->work))) {
+        flight->status = fr_device_work_end(&flight->work);
+        atomic_store_explicit(&flight->over, true, memory_order_release);
+        over = true;
+    }
+    fr_core_unlock(&flight->lock);
+    return over;
 }
 
 // Returns whether a flight is over, which it is if `waits` is set. Then *status is how it has
 // ended.
 static bool has_landed(struct fr_rndv_flight *flight, bool waits, enum fr_status *status)
 {
-    if (waits)
-        atomic_store_explicit(&flight->is_awaited, true, memory_order_relaxed);
-    else if (atomic_load_explicit(&flight->is_awaited, memory_order_relaxed))
+    bool over = atomic_load_explicit(&flight->over, memory_order_acquire);
+    if (!over && !waits && atomic_load_explicit(&flight->is_awaited, memory_order_relaxed))
         return false;
-    fr_core_lock(&flight->lock);
-    if (!flight->over && (waits || fr_device_work_is_over(&flight->work))) {
-        flight->status = fr_device_work_end(&flight->work);
-        flight->over = true;
-    }
-    bool over = flight->over;
-    *status = flight->status;
-    fr_core_unlock(&flight->lock);
-    if (waits)
-        atomic_store_explicit(&flight->is_awaited, false, memory_order_relaxed);
+    if (!over && waits)
+        atomic_store_explicit(&flight->is_awaited, true, memory_order_relaxed);
+    if (!over)
+        over = end_flight(flight, waits);
+    if (over)
+        *status = flight->status;
     return over;
 }
 

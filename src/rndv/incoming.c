@@ -110,6 +110,15 @@ bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
     return true;
 }
 
+bool fr_rndv_incoming_is_of(const unsigned char data[FR_RNDV_RTS_BYTES],
+                            const struct fr_rndv_incoming *incoming)
+{
+    struct fr_rndv_rts rts;
+    memcpy(&rts, data, sizeof(rts));
+    return fr_rndv_begins_rts(data) && rts.number == incoming->number &&
+           rts.from == (uint32_t)incoming->from && rts.place == incoming->index;
+}
+
 bool fr_rndv_incoming_any_here(void)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());

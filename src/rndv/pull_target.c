@@ -189,8 +189,8 @@ enum fr_status fr_rndv_pull_choose_target(struct fr_rndv_pull *pull,
     return pull->fused || pull->bytes == 0 ? FR_OK : choose_apart(pull, view);
 }
 
-// Shares the mapping of the receive that has begun before this one, which both hold until they end.
-// Returns whether it is of the same memory for the same device.
+// Shares the mapping of the receive that has begun before this one. Where they end together, one of
+// them pins it for both. Returns whether it is of the same memory for the same device.
 static bool share_mapping(struct fr_rndv_pull *pull, const struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_recv *before = recv->before;
@@ -207,6 +207,8 @@ static bool share_mapping(struct fr_rndv_pull *pull, const struct fr_rndv_recv *
         return false;
     pull->mapping = *mapping;
     pull->mapping.pinned = false; // by this one
+    if (recv->apart)
+        fr_ipc_pin_again(&pull->mapping);
     return true;
 }
 

@@ -65,7 +65,7 @@ static void begin_by(struct fr_rndv_recv *recv)
 void fr_rndv_receive_begin(struct fr_rndv_recv *recv)
 {
     recv->state = NULL;
-    recv->looked_ns = fr_time_coarse_ns();
+    recv->looked_ns = recv->before != NULL ? recv->before->looked_ns : fr_time_coarse_ns();
     recv->untouched = recv->on_device = recv->asked = false;
     recv->refused = FR_SCHEME_COUNT;
     recv->come = 0;
@@ -292,11 +292,13 @@ bool fr_rndv_receive_poll(struct fr_rndv_recv *recvs, size_t count)
     return false;
 }
 
-bool fr_rndv_receive_land(struct fr_rndv_recv *recv)
+bool fr_rndv_receive_land(struct fr_rndv_recv *recvs, size_t count)
 {
-    recv->waits = true;
-    bool over = fr_rndv_receive_poll(recv, 1);
-    recv->waits = false;
+    for (size_t i = 0; i < count; i++)
+        recvs[i].waits = true;
+    bool over = fr_rndv_receive_poll(recvs, count);
+    for (size_t i = 0; i < count; i++)
+        recvs[i].waits = false;
     return over;
 }
 

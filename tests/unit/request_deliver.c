@@ -122,13 +122,17 @@ bool fr_request_arrivals_begin(struct fr_request_op *const *ops,
     return true;
 }
 
-bool fr_request_arrival_land(struct fr_request_op *op)
+size_t fr_request_arrivals_move(struct fr_request_op *const *ops, size_t count, bool waits)
 {
-    bool lands = (char *)op->arrival == &from_device;
-    if (lands)
-        op->arrival = NULL;
-    to_land -= lands;
-    return lands;
+    size_t ended = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool lands = waits && (char *)ops[i]->arrival == &from_device;
+        if (lands)
+            ops[i]->arrival = NULL;
+        ended += lands;
+    }
+    to_land -= (unsigned)ended;
+    return ended;
 }
 
 enum fr_status fr_request_arrival_finish(struct fr_request_op *op)

@@ -77,6 +77,13 @@ bool fr_request_has_rts(struct fr_request_op *op, const void *status,
     return fr_request_holds_rts(op, incoming);
 }
 
+bool fr_request_still_has_rts(struct fr_request_op *op, const void *status,
+                              const struct fr_rndv_incoming *incoming)
+{
+    (void)status;
+    return come[index_of(op)] && incoming->bytes == each_bytes;
+}
+
 int fr_abi_call(enum fr_fn fn, const fr_word *args)
 {
     CHECK(fn == FR_FN_MPI_Request_get_status);
@@ -118,11 +125,17 @@ bool fr_request_arrival_poll(struct fr_request_op *op)
     return true;
 }
 
-bool fr_request_arrival_land(struct fr_request_op *op)
+size_t fr_request_arrivals_move(struct fr_request_op *const *group, size_t count, bool waits)
 {
-    landed_by_waiting += !op->arrival->landed;
-    op->arrival->landed = true;
-    return fr_request_arrival_poll(op);
+    size_t ended = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!group[i]->arrival)
+            continue;
+        landed_by_waiting += waits && !group[i]->arrival->landed;
+        group[i]->arrival->landed |= waits;
+        ended += fr_request_arrival_poll(group[i]);
+    }
+    return ended;
 }
 
 // ---- not called, or of no account here

@@ -60,6 +60,10 @@ static inline bool fr_rndv_begins_rts(const void *data)
 bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
                            struct fr_rndv_incoming *incoming);
 
+// Returns whether `data` are the RTS from which `incoming` was read.
+bool fr_rndv_incoming_is_of(const unsigned char data[FR_RNDV_RTS_BYTES],
+                            const struct fr_rndv_incoming *incoming);
+
 // Facts about a receive that was too short for an RTS, which MPI has cut off. MPI may have put the
 // first bytes of the RTS there, or none. It may tell the length of the RTS, or not.
 struct fr_rndv_cut {

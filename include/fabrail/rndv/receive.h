@@ -16,7 +16,7 @@ struct fr_rndv_recv {
     const char *reason;                // the policy's, for the report
     void *state;                       // the scheme's own
     const struct fr_rndv_recv *before; // the one that has begun before it, while several begin; or
-                                       // NULL. They end together, so they can share what they hold
+                                       // NULL. They can share what they hold
     int64_t looked_ns;                 // when the sender was last known to live
     int64_t asked_ns;                  // when the sender was asked for another scheme
     size_t come;                       // fragments that have come, where there are any
@@ -27,6 +27,7 @@ struct fr_rndv_recv {
     bool untouched;                    // it has failed before any byte came: another scheme may do
     bool on_device;                    // NICs write the bytes to device memory
     bool waits;                        // the caller waits for it, and does nothing else
+    bool apart;                        // it may outlive the one that has begun before it
     bool elsewhere;                    // MPI may be writing to the view's staging memory still
     enum fr_policy_verb verb;          // whether receiver reads or sender writes, of scheme rail
 };
@@ -54,9 +55,9 @@ void fr_rndv_receive_begin(struct fr_rndv_recv *recv);
 // whether all are over.
 bool fr_rndv_receive_poll(struct fr_rndv_recv *recvs, size_t count);
 
-// Moves such a receive on, and waits for copies by devices that are under way, though not for its
-// sender. Returns whether it is over.
-bool fr_rndv_receive_land(struct fr_rndv_recv *recv);
+// Moves such receives on, at most FR_RNDV_AT_ONCE, and waits for copies by devices that are under
+// way, though not for their senders. Returns whether all are over.
+bool fr_rndv_receive_land(struct fr_rndv_recv *recvs, size_t count);
 
 // Waits until such a receive is over. Makes progress for others meanwhile.
 void fr_rndv_receive_finish(struct fr_rndv_recv *recv);
