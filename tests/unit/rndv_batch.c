@@ -177,9 +177,14 @@ static void receive(struct fr_rndv_recv *recvs, unsigned count)
         fr_rndv_receive(recvs, count);
         return;
     }
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++) { // those of one memory share its mapping
+        recvs[i].before = i >= SOURCES ? &recvs[i - SOURCES] : NULL;
+        recvs[i].apart = true;
         fr_rndv_receive_begin(&recvs[i]);
+    }
     was_at_once = fr_rndv_receive_poll(recvs, count);
+    if (count > 2)
+        (void)fr_rndv_receive_land(recvs + 1, count - 2);
     for (unsigned i = count; i-- > 0;) { // the last first
         while (!fr_rndv_receive_poll(&recvs[i], 1))
             fr_rndv_progress(NULL);
