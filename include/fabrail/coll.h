@@ -10,7 +10,8 @@
 // The ranks find out whether they are a team inside of collective calls that all of them make in
 // the same order. Ranks of one host do so without waiting, in a table in shared memory
 // (team_discovery.h). Ranks of several hosts exchange messages in the first, second, fourth ...
-// call that can wait (team_message.h). Nothing is done where the facts of the job say that there
+// call that can wait (team_message.h). A communicator that is made from ranks with a slab is a team
+// at once. Nothing is done where the facts of the job say that there
 // never will be a team.
 #ifndef FR_FABRAIL_COLL_H
 #define FR_FABRAIL_COLL_H
@@ -59,9 +60,6 @@ struct fr_coll_team {
     // A team of the same ranks for nonblocking operations, in a part of the slab; NULL without one.
     // No order but their own holds for its rounds, and no rank ever quits it.
     struct fr_coll_team *beside;
-    uint64_t parts_used;         // a bit for each part of the slab that this rank uses
-    struct fr_coll_team *origin; // the team whose slab this one has a part of, or NULL
-    unsigned part;
     _Atomic unsigned untold; // what a thread that calls no MPI has left to tell the others
     bool opens_later;        // calls that wait for nobody have begun to open the segment
     bool tried;              // this rank has said whether it could use the segment
@@ -112,6 +110,14 @@ struct fr_coll_team *fr_coll_team_enter(fr_word comm, enum fr_coll_waits waits);
 //
 // Returns false when a rank has not come within FABRAIL_TIMEOUT, which is logged.
 bool fr_coll_team_exit(fr_word comm, int result);
+
+// Has the ranks of a communicator on several hosts of a clique meet, as in a collective call that
+// waits. Called on all ranks in the same calls. So operations that wait for nobody find a team.
+void fr_coll_team_meet(fr_word comm);
+
+// Makes the ranks of a communicator that was made from ranks of `parent` a team at once, if those
+// have slabs: it gets parts of these. Called on all its ranks, in the call that makes it.
+void fr_coll_team_made(fr_word parent, fr_word made);
 
 // Returns whether a rank is known to have left all agreements of the team.
 bool fr_coll_team_was_quit(struct fr_coll_team *team);

@@ -7,4 +7,4 @@ libmodules_la_SOURCES += src/coll/team_clone.c include/fabrail/coll/clone.h src/
 	src/coll/team_discovery.c include/fabrail/coll/team_discovery.h \
 	src/coll/shm_slots.c include/fabrail/coll/shm_slots.h src/coll/reduction.c include/fabrail/coll/reduction.h src/coll/rounds.c \
 	include/fabrail/coll/rounds.h src/coll/segment.c include/fabrail/coll/segment.h src/coll/slab.c include/fabrail/coll/slab.h \
-	src/coll/slab_int.h src/coll/slab_round.c src/coll/task.c include/fabrail/coll/task.h
+	src/coll/slab_int.h src/coll/slab_parts.c src/coll/slab_round.c src/coll/task.c include/fabrail/coll/task.h

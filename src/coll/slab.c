@@ -16,8 +16,8 @@ enum {
     DEPTH = FR_COLL_SLAB_DEPTH,
     LONG_CHUNK_BYTES = 64 << 10,
     ALL_CHUNKS_BYTES = 512 << 10, // of all ranks together, which each rank fetches
-    SLAB_BYTES = 2 << 20,         // what a driver gives at least
-    LEAST_PARTS = 4,
+    SLAB_BYTES = 8 << 20,         // unless that is more or less than enough parts
+    LEAST_PARTS = 16,
 };
 
 static size_t round_up(size_t bytes)
@@ -59,8 +59,8 @@ static uint64_t chunk_at(const struct fr_coll_slab *slab, int rank, uint64_t rou
     return slab->addresses[rank] + slab->bytes + round % FR_COLL_SLAB_CHUNKS * slab->chunk_bytes;
 }
 
-// Copies by a copy engine, as the host's memory need not be page-locked.
-static enum fr_status copy(struct fr_coll_slab *slab, uint64_t to, uint64_t from, size_t bytes)
+enum fr_status fr_coll_slab_copy(const struct fr_coll_slab *slab, uint64_t to, uint64_t from,
+                                 size_t bytes)
 {
     const struct fr_device_push_piece piece = {.dst = to, .src = from, .bytes = bytes};
     struct fr_device_work work;
@@ -71,13 +71,13 @@ static enum fr_status copy(struct fr_coll_slab *slab, uint64_t to, uint64_t from
 enum fr_status fr_coll_slab_publish(struct fr_coll_slab *slab, uint64_t round, const void *from,
                                     size_t bytes)
 {
-    return copy(slab, chunk_at(slab, slab->rank, round), (uintptr_t)from, bytes);
+    return fr_coll_slab_copy(slab, chunk_at(slab, slab->rank, round), (uintptr_t)from, bytes);
 }
 
 enum fr_status fr_coll_slab_fetch(struct fr_coll_slab *slab, int rank, uint64_t round, void *to,
                                   size_t bytes)
 {
-    return copy(slab, (uintptr_t)to, chunk_at(slab, rank, round), bytes);
+    return fr_coll_slab_copy(slab, (uintptr_t)to, chunk_at(slab, rank, round), bytes);
 }
 
 enum fr_status fr_coll_slab_store(struct fr_coll_slab *slab, const void *from, size_t offset,
@@ -94,26 +94,6 @@ enum fr_status fr_coll_slab_store(struct fr_coll_slab *slab, const void *from, s
     return move(slab, (size_t)slab->size);
 }
 
-// Allocates what each part has, and page-locks what the device reaches.
-static enum fr_status allocate(struct fr_coll_slab *slab)
-{
-    size_t n = (size_t)slab->size;
-    slab->addresses = calloc(n, sizeof(*slab->addresses));
-    slab->pieces = calloc(n, sizeof(*slab->pieces));
-    slab->host_bytes = slab->bytes + round_up(DEPTH * (slab->slot_bytes + sizeof(uint64_t)));
-    void *memory =
-        mmap(NULL, slab->host_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        return FR_ERR_NO_MEMORY;
-    slab->mirror = memory;
-    slab->posting = slab->mirror + slab->bytes;
-    if (!slab->addresses || !slab->pieces)
-        return FR_ERR_NO_MEMORY;
-    enum fr_status status = fr_device_host_register(slab->mirror, slab->host_bytes);
-    slab->page_locked = status == FR_OK;
-    return status;
-}
-
 // Threads that have no context, or another one, go on with the rounds of a part.
 static void fix_context(struct fr_device_range *range)
 {
@@ -123,25 +103,34 @@ static void fix_context(struct fr_device_range *range)
 }
 
 static enum fr_status export(struct fr_coll_slab *slab, struct fr_ipc_handle *handle) {
-    const void *address = (const void *)slab->own.address;
-    fr_device_classify(address, slab->own.bytes, &slab->range);
+    const void *address = (const void *)slab->at;
+    fr_device_classify(address, slab->memory->own.bytes, &slab->range);
     fix_context(&slab->range);
     if (!(slab->range.caps & FR_SHARE_FABRIC)) return FR_ERR_UNSUPPORTED;
     enum fr_status status = fr_ipc_export(&slab->range, address, slab->bytes, handle);
     return status == FR_OK && !(handle->ways & FR_SHARE_FABRIC) ? FR_ERR_UNSUPPORTED : status;
 }
 
-// Clears all parts, since new memory holds what its last owner left there.
+static struct fr_device_push_piece clear_range(const struct fr_coll_slab *slab, uint64_t part,
+                                               size_t from, size_t to)
+{
+    return (struct fr_device_push_piece){
+        .dst = part + from,
+        .src = (uintptr_t)slab->mirror + from,
+        .bytes = to - from,
+    };
+}
+
+// Clears the words of all parts, since new memory holds what its last owner left there. Posts are
+// read once words say so.
 static enum fr_status clear(struct fr_coll_slab *slab)
 {
     enum fr_status status = FR_OK;
-    for (unsigned part = 0; part < slab->parts && status == FR_OK; part++) {
-        slab->pieces[0] = (struct fr_device_push_piece){
-            .dst = slab->at + part * slab->part_bytes,
-            .src = (uintptr_t)slab->mirror,
-            .bytes = slab->bytes,
-        };
-        status = move(slab, 1);
+    for (unsigned part = 0; part < slab->memory->parts && status == FR_OK; part++) {
+        const uint64_t at = slab->at + part * slab->part_bytes;
+        slab->pieces[0] = clear_range(slab, at, 0, slab->posts_offset);
+        slab->pieces[1] = clear_range(slab, at, slab->control_offset, slab->bytes);
+        status = move(slab, 2);
     }
     return status;
 }
@@ -150,43 +139,95 @@ static void lay_out(struct fr_coll_slab *slab, size_t post_bytes)
 {
     const size_t n = (size_t)slab->size, chunk = ALL_CHUNKS_BYTES / n / PAGE_BYTES * PAGE_BYTES;
     slab->slot_bytes = round_up(post_bytes);
-    slab->given_offset = round_up(DEPTH * n * sizeof(uint64_t));
+    slab->row_bytes = n * sizeof(uint64_t);
+    slab->given_offset = round_up(DEPTH * slab->row_bytes);
     slab->posts_offset = 2 * slab->given_offset;
     slab->control_offset = slab->posts_offset + DEPTH * n * slab->slot_bytes;
-    slab->bytes = slab->control_offset + LINE_BYTES;
+    slab->left_offset = slab->control_offset + LINE_BYTES;
+    slab->bytes = slab->left_offset + round_up(slab->row_bytes);
     _Static_assert(FR_ROUND_CONTROLS * sizeof(uint64_t) <= LINE_BYTES, "a line for the blocks");
     slab->chunk_bytes = chunk < PAGE_BYTES         ? PAGE_BYTES
                         : chunk < LONG_CHUNK_BYTES ? chunk
                                                    : LONG_CHUNK_BYTES;
     slab->part_bytes = slab->bytes + FR_COLL_SLAB_CHUNKS * slab->chunk_bytes;
     const size_t parts = SLAB_BYTES / slab->part_bytes;
-    slab->parts = parts < LEAST_PARTS          ? LEAST_PARTS
-                  : parts < FR_COLL_SLAB_PARTS ? (unsigned)parts
-                                               : FR_COLL_SLAB_PARTS;
+    slab->memory->parts = parts < LEAST_PARTS          ? LEAST_PARTS
+                          : parts < FR_COLL_SLAB_PARTS ? (unsigned)parts
+                                                       : FR_COLL_SLAB_PARTS;
+}
+
+// Drops one part's hold on the memory.
+static void drop_memory(struct fr_coll_slab_memory *memory)
+{
+    if (!memory || atomic_fetch_sub(&memory->open, 1) > 1)
+        return;
+    for (int rank = 0; rank < memory->size && memory->mappings && memory->handles; rank++) {
+        bool mapped = memory->mappings[rank].pinned;
+        fr_ipc_unpin(&memory->mappings[rank]);
+        if (mapped) // nobody else wants it
+            fr_ipc_forget_buffer(&memory->handles[rank].owner, memory->handles[rank].buffer_id);
+    }
+    fr_device_memory_destroy(&memory->own);
+    for (unsigned place = 0; place < FR_COLL_SLAB_PARTS; place++)
+        free(memory->last[place].members);
+    free(memory->mappings);
+    free(memory->handles);
+    free(memory->addresses);
+    free(memory);
+}
+
+static struct fr_coll_slab_memory *make_memory(int size)
+{
+    struct fr_coll_slab_memory *memory = calloc(1, sizeof(*memory));
+    if (!memory)
+        return NULL;
+    memory->size = size;
+    atomic_init(&memory->open, 1);
+    memory->mappings = calloc((size_t)size, sizeof(*memory->mappings));
+    memory->handles = calloc((size_t)size, sizeof(*memory->handles));
+    memory->addresses = calloc((size_t)size, sizeof(*memory->addresses));
+    if (memory->mappings && memory->handles && memory->addresses)
+        return memory;
+    drop_memory(memory);
+    return NULL;
+}
+
+// Makes the first part without its device memory.
+static struct fr_coll_slab *make_first(int rank, int size, size_t post_bytes)
+{
+    struct fr_coll_slab *slab = calloc(1, sizeof(*slab));
+    if (!slab)
+        return NULL;
+    slab->rank = rank;
+    slab->size = size;
+    slab->has_kernels = true;
+    slab->memory = make_memory(size);
+    if (slab->memory)
+        lay_out(slab, post_bytes);
+    if (slab->memory && fr_coll_slab_part_allocate(slab) == FR_OK)
+        return slab;
+    fr_coll_slab_close(slab, false);
+    return NULL;
 }
 
 enum fr_status fr_coll_slab_make(int device, int rank, int size, size_t post_bytes,
                                  struct fr_coll_slab **out, struct fr_ipc_handle *handle)
 {
-    struct fr_coll_slab *slab = calloc(1, sizeof(*slab));
+    struct fr_coll_slab *slab = make_first(rank, size, post_bytes);
     if (!slab)
         return FR_ERR_NO_MEMORY;
-    slab->rank = rank;
-    slab->size = size;
-    lay_out(slab, post_bytes);
-    slab->has_kernels = true;
-    slab->mappings = calloc((size_t)size, sizeof(*slab->mappings));
-    slab->handles = calloc((size_t)size, sizeof(*slab->handles));
-    enum fr_status status = slab->mappings && slab->handles ? allocate(slab) : FR_ERR_NO_MEMORY;
-    if (status == FR_OK)
-        status = fr_device_memory_create(device, slab->parts * slab->part_bytes, &slab->own);
-    slab->at = slab->own.address;
+    struct fr_coll_slab_memory *memory = slab->memory;
+    for (int i = 0; i < size; i++)
+        slab->members[i] = i;
+    enum fr_status status =
+        fr_device_memory_create(device, memory->parts * slab->part_bytes, &memory->own);
+    slab->at = memory->own.address;
     if (status == FR_OK)
         status = export(slab, handle);
     if (status == FR_OK)
         status = clear(slab);
     if (status != FR_OK) {
-        fr_coll_slab_close(slab);
+        fr_coll_slab_close(slab, false);
         return status;
     }
     *out = slab;
@@ -195,75 +236,34 @@ enum fr_status fr_coll_slab_make(int device, int rank, int size, size_t post_byt
 
 enum fr_status fr_coll_slab_map(struct fr_coll_slab *slab, const struct fr_ipc_handle *handles)
 {
+    struct fr_coll_slab_memory *memory = slab->memory;
     for (int rank = 0; rank < slab->size; rank++) {
-        slab->handles[rank] = handles[rank];
-        enum fr_status status = fr_ipc_pin(&handles[rank], &slab->range, &slab->mappings[rank]);
+        struct fr_ipc_mapping *mapping = &memory->mappings[rank];
+        memory->handles[rank] = handles[rank];
+        enum fr_status status = fr_ipc_pin(&handles[rank], &slab->range, mapping);
         if (status != FR_OK)
             return status;
-        if (!slab->mappings[rank].direct)
+        if (!mapping->direct)
             return FR_ERR_UNSUPPORTED;
-        slab->addresses[rank] =
-            fr_ipc_mapping_at(&slab->mappings[rank], &handles[rank], handles[rank].base);
-        for (int other = 0; other < rank; other++)
-            slab->shares = slab->shares || memcmp(handles[other].device, handles[rank].device,
-                                                  sizeof(handles[rank].device)) == 0;
+        memory->addresses[rank] = fr_ipc_mapping_at(mapping, &handles[rank], handles[rank].base);
     }
+    fr_coll_slab_part_compare(slab);
+    fr_coll_slab_part_place(slab, 0, 0);
     return FR_OK;
 }
 
-unsigned fr_coll_slab_parts(const struct fr_coll_slab *slab)
-{
-    return slab->parts;
-}
-
-struct fr_coll_slab *fr_coll_slab_part_new(struct fr_coll_slab *whole)
-{
-    struct fr_coll_slab *part = malloc(sizeof(*part));
-    if (!part)
-        return NULL;
-    *part = *whole;
-    part->whole = whole;
-    part->own = (struct fr_device_memory){.device = whole->own.device};
-    part->mappings = NULL;
-    part->handles = NULL;
-    part->page_locked = false;
-    part->barrier.stream = NULL;
-    part->mirror = NULL;
-    if (allocate(part) == FR_OK)
-        return part;
-    fr_coll_slab_close(part);
-    return NULL;
-}
-
-void fr_coll_slab_part_place(struct fr_coll_slab *part, unsigned place, uint64_t first)
-{
-    const uint64_t offset = place * part->part_bytes;
-    part->at = part->whole->at + offset;
-    for (int rank = 0; rank < part->size; rank++)
-        part->addresses[rank] = part->whole->addresses[rank] + offset;
-    part->first = part->posted = part->given = part->complete = part->wanted = part->taken = first;
-    part->posted_bytes = 0;
-}
-
-void fr_coll_slab_close(struct fr_coll_slab *slab)
+void fr_coll_slab_close(struct fr_coll_slab *slab, bool tells)
 {
     if (!slab)
         return;
     fr_coll_slab_rest(slab);
-    for (int rank = 0; rank < slab->size && slab->mappings && slab->handles; rank++) {
-        bool mapped = slab->mappings[rank].pinned;
-        fr_ipc_unpin(&slab->mappings[rank]);
-        if (mapped) // nobody else wants it
-            fr_ipc_forget_buffer(&slab->handles[rank].owner, slab->handles[rank].buffer_id);
-    }
-    if (!slab->whole)
-        fr_device_memory_destroy(&slab->own);
+    fr_coll_slab_part_leave(slab, tells);
     if (slab->page_locked)
         fr_device_host_unregister(slab->mirror);
     if (slab->mirror)
         munmap(slab->mirror, slab->host_bytes);
-    free(slab->mappings);
-    free(slab->handles);
+    drop_memory(slab->memory);
+    free(slab->members);
     free(slab->addresses);
     free(slab->pieces);
     free(slab);

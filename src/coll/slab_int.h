@@ -2,7 +2,9 @@
 // Layout of a part of a slab. First come words, [round % depth][rank]: the round that the rank has
 // posted for last of those, and the mark of the post (fabrail/device/round.h). Then come the same
 // words again for posts that are there, and then the posts in the same order. Behind them is what
-// the blocks of a kernel tell each other, and then the rank's own chunks, which the others read.
+// the blocks of a kernel tell each other, and a word of each rank that has left the part. Then come
+// the rank's own chunks, which the others read. A part of few ranks has room as for all of the
+// slab, so that words of one use never stand where another use has posts.
 //
 // Page-locked host memory mirrors what was read of the rank's own part, but for the chunks. It also
 // holds what this rank posts until the device has it.
@@ -14,25 +16,47 @@
 
 #include "fabrail/coll/slab.h"
 
-// One part of this rank's slab. The first part owns the memory, and the mappings of the others'.
+// A slab's memory, which its parts share. The last part that is closed frees it.
+struct fr_coll_slab_memory {
+    _Atomic unsigned open;           // parts
+    int size;                        // of the ranks that have mapped each other's slabs
+    unsigned parts;                  // of the slab
+    struct fr_device_memory own;     // the slab that others post to
+    struct fr_ipc_mapping *mappings; // by rank of those, as the next ones
+    struct fr_ipc_handle *handles;
+    uint64_t *addresses; // of all slabs, where this device sees them
+    struct fr_lock lock;
+    uint32_t busy FR_GUARDED_BY(lock); // a bit for each place that this rank uses or offers
+    uint32_t uses FR_GUARDED_BY(lock); // at least the number of each use of a place
+    // The last use of each place, once this rank has left it. The others may store there until they
+    // have left it too. Belongs to who has made the place busy.
+    struct fr_coll_slab_use {
+        uint64_t word; // by which a rank says that it has left; 0: all have
+        int *members;
+        int size;
+    } last[FR_COLL_SLAB_PARTS];
+};
+
+// One part of this rank's slab.
 struct fr_coll_slab {
-    struct fr_coll_slab *whole; // the first part; NULL in that itself
+    struct fr_coll_slab_memory *memory;
     int rank;
     int size;
-    size_t slot_bytes;               // of one post
-    size_t given_offset;             // of the second row of words
-    size_t posts_offset;             // behind these
-    size_t control_offset;           // behind the posts
-    size_t bytes;                    // of all these
-    size_t chunk_bytes;              // of each of the chunks, which follow
-    size_t part_bytes;               // from one part to the next
-    unsigned parts;                  // of the slab
-    struct fr_device_memory own;     // the slab that others post to; in the first part alone
-    uint64_t at;                     // address of this part
-    struct fr_device_range range;    // the slab's memory, as a driver describes it
-    struct fr_ipc_mapping *mappings; // by rank; in the first part alone, as the next ones
-    struct fr_ipc_handle *handles;
-    uint64_t *addresses;                 // of this part of all slabs, where this device sees them
+    int *members;          // ranks of the slab, by rank of the part
+    size_t slot_bytes;     // of one post
+    size_t row_bytes;      // of a row of words
+    size_t given_offset;   // of the second row of words
+    size_t posts_offset;   // behind these
+    size_t control_offset; // behind the posts
+    size_t left_offset;    // of the words of ranks that have left
+    size_t bytes;          // of all these
+    size_t chunk_bytes;    // of each of the chunks, which follow
+    size_t part_bytes;     // from one part to the next
+    unsigned place;        // of the part in the slab
+    bool is_placed;
+    uint64_t at;                         // address of this part
+    struct fr_device_range range;        // the slab's memory, as a driver describes it
+    uint64_t *addresses;                 // of this part of the members' slabs
     struct fr_device_push_piece *pieces; // scratch, one a rank
     unsigned char *mirror;               // laid out as the part
     unsigned char *posting;              // this rank's posts, [round % depth], then their words
@@ -59,5 +83,18 @@ FR_MUST_CHECK enum fr_status fr_coll_slab_copy_in(struct fr_coll_slab *slab, siz
 // Stores the same bytes to all slabs. Each rank begins with another one.
 FR_MUST_CHECK enum fr_status fr_coll_slab_store(struct fr_coll_slab *slab, const void *from,
                                                 size_t offset, size_t bytes);
+
+// Copies by a copy engine, to or from host memory that need not be page-locked.
+FR_MUST_CHECK enum fr_status fr_coll_slab_copy(const struct fr_coll_slab *slab, uint64_t to,
+                                               uint64_t from, size_t bytes);
+
+// Allocates what each part has of its own, and page-locks what the device reaches.
+FR_MUST_CHECK enum fr_status fr_coll_slab_part_allocate(struct fr_coll_slab *slab);
+
+// Notes whether some ranks of a part use the same device.
+void fr_coll_slab_part_compare(struct fr_coll_slab *slab);
+
+// Leaves the place of a part, if it has one. With `tells` the other ranks hear of that.
+void fr_coll_slab_part_leave(struct fr_coll_slab *slab, bool tells);
 
 #endif

@@ -20,12 +20,12 @@ static _Atomic int under_way; // of this process
 
 static size_t word_offset(const struct fr_coll_slab *slab, uint64_t round, int rank)
 {
-    return ((size_t)(round % DEPTH) * (size_t)slab->size + (size_t)rank) * sizeof(uint64_t);
+    return (size_t)(round % DEPTH) * slab->row_bytes + (size_t)rank * sizeof(uint64_t);
 }
 
 static size_t post_offset(const struct fr_coll_slab *slab, uint64_t round, int rank)
 {
-    size_t index = (size_t)(round % DEPTH) * (size_t)slab->size + (size_t)rank;
+    size_t index = (size_t)(round % DEPTH) * (size_t)slab->memory->size + (size_t)rank;
     return slab->posts_offset + index * slab->slot_bytes;
 }
 

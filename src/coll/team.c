@@ -60,7 +60,7 @@ static void destroy(struct fr_coll_team *team)
     fr_coll_number_drop(&team->number);
     fr_coll_mapset_destroy(team);
     fr_coll_segment_close(team->segment);
-    fr_coll_slab_close(team->slab);
+    fr_coll_team_slab_close(team->slab);
     fr_coll_discovery_leave(team->place);
     if (!team->place)
         fr_coll_team_message_forget(team->name);
@@ -311,7 +311,7 @@ static bool meet_across(fr_word comm, struct state *state)
         return true;
     const struct fr_coll_meeting meeting =
         fr_coll_team_meeting(team, state->meetings, state->meetings);
-    if (!fr_coll_meet(&meeting, own_word(), judge_words, team, &answer))
+    if (!fr_coll_meet(&meeting, own_word(), NULL, judge_words, team, &answer))
         return fr_coll_team_was_quit(team);
     state->met = state->meetings;
     if (answer == 0)
@@ -419,6 +419,38 @@ struct fr_coll_team *fr_coll_team_enter(fr_word comm, enum fr_coll_waits waits)
     if (state->is_group && state->team->place)
         (void)look_for_quit(state->team);
     return state->is_group ? state->team : NULL;
+}
+
+// Makes the ranks of a new communicator a team that shares the slab of its parent's.
+static void inherit(fr_word comm, const struct fr_coll_team *parent)
+{
+    struct state *state = state_of(comm);
+    if (!state || state->judged)
+        return;
+    judge_facts(comm, state);
+    if (state->hopeless || state->one_host || !state->in_clique)
+        return;
+    state->meetings++;
+    if (meet_across(comm, state) && state->is_group && !state->team->for_rails)
+        state->team->opened = fr_coll_team_share_slab(state->team, parent);
+}
+
+void fr_coll_team_made(fr_word parent, fr_word made)
+{
+    const struct state *state = fr_job_comm_value(parent);
+    if (state && state->team && state->team->slab)
+        inherit(made, state->team);
+}
+
+void fr_coll_team_meet(fr_word comm)
+{
+    struct state *state = state_of(comm);
+    if (state && !state->judged)
+        judge_facts(comm, state);
+    if (!state || state->hopeless || state->one_host || !state->in_clique)
+        return;
+    state->meetings++;
+    (void)meet_all(comm, state);
 }
 
 // Returns whether MPI has refused a call, which is then no call for the other ranks. With an error

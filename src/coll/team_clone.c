@@ -18,8 +18,7 @@
 #include <stdlib.h>
 
 enum { MOST_CLONES = 64 };
-enum { PART_OF_TEAM, PART_BESIDE, FIRST_PARTS = (1 << PART_OF_TEAM) | (1 << PART_BESIDE) };
-enum { ROUNDS_SHIFT = 32 }; // a clone has so many rounds, as a power of two
+enum { PLACE_BESIDE = 1 }; // in a slab of the team's own
 
 static _Atomic unsigned clone_count; // of this process
 
@@ -117,39 +116,35 @@ static bool has_quit(struct fr_coll_team *team)
 
 // Has all ranks meet about a persistent operation. None comes once it knows that one has quit: all
 // hear of that, and do not wait. Returns false, on all ranks alike, if one has quit before.
-static bool meet(struct fr_coll_team *team, uint64_t word, uint64_t *answer)
+static bool meet(struct fr_coll_team *team, uint64_t word, fr_coll_meet_add *add, uint64_t *answer)
 {
     if (has_quit(team))
         return false;
     struct fr_coll_meeting meeting = fr_coll_team_meeting(team, STANDING + team->clones++, 0);
     meeting.standing = team->clones;
-    if (fr_coll_meet(&meeting, word, pass_words, NULL, answer))
+    if (fr_coll_meet(&meeting, word, add, pass_words, NULL, answer))
         return true;
     (void)fr_coll_team_was_quit(team); // it comes to no further meeting, and sends nothing more
     return false;
 }
 
-// Gives a clone the rounds of a part. Messages about them have the clone's own name.
-static void place(struct fr_coll_team *team, struct fr_coll_team *clone, unsigned part)
+// Has a clone begin where its part does. Messages about it have a name of its own.
+static void begin_at_place(const struct fr_coll_team *team, struct fr_coll_team *clone)
 {
-    const uint64_t first = (uint64_t)team->clones << ROUNDS_SHIFT;
-    clone->name = team->name + (part + first) * CLONE;
-    clone->round = first;
-    clone->part = part;
-    team->parts_used |= UINT64_C(1) << part;
-    fr_coll_slab_part_place(clone->slab, part, first);
+    clone->round = fr_coll_slab_first(clone->slab);
+    clone->name = team->name + (fr_coll_slab_place(clone->slab) + clone->round) * CLONE;
 }
 
-// Gives a clone the first part of the slab that no rank uses.
+// Gives a clone a place of the slab that all ranks offer.
 static enum fr_status open_in_slab(struct fr_coll_team *team, struct fr_coll_team *clone)
 {
-    const unsigned parts = fr_coll_slab_parts(team->slab);
-    const uint64_t missing = parts < FR_COLL_SLAB_PARTS ? UINT64_MAX << parts : 0;
-    uint64_t used = UINT64_MAX;
-    uint64_t own = clone ? team->parts_used | missing | FIRST_PARTS : UINT64_MAX;
-    if (!meet(team, own, &used) || used == UINT64_MAX)
+    uint32_t held = 0;
+    uint64_t offers = clone ? fr_coll_slab_offer(clone->slab, &held) : FR_COLL_SLAB_NO_OFFER;
+    if (!meet(team, offers, fr_coll_slab_offer_add, &offers))
+        offers = FR_COLL_SLAB_NO_OFFER;
+    if (!clone || !fr_coll_slab_settle(clone->slab, NULL, held, offers))
         return FR_ERR_UNSUPPORTED;
-    place(team, clone, (unsigned)__builtin_ctzll(~used));
+    begin_at_place(team, clone);
     return FR_OK;
 }
 
@@ -168,8 +163,7 @@ static struct fr_coll_team *make(struct fr_coll_team *team)
     clone->never_quits = true;
     if (!team->slab)
         return clone;
-    clone->origin = team;
-    clone->slab = fr_coll_slab_part_new(team->slab);
+    clone->slab = fr_coll_slab_part_new(team->slab, NULL, team->rank, team->size);
     if (clone->slab)
         return clone;
     fr_coll_team_clone_free(clone);
@@ -185,9 +179,54 @@ struct fr_coll_team *fr_coll_team_clone_new(struct fr_coll_team *team)
 bool fr_coll_team_make_beside(struct fr_coll_team *team)
 {
     team->beside = make(team);
-    if (team->beside)
-        place(team, team->beside, PART_BESIDE);
-    return team->beside != NULL;
+    if (!team->beside)
+        return false;
+    fr_coll_slab_part_place(team->beside->slab, PLACE_BESIDE, 0);
+    begin_at_place(team, team->beside);
+    return true;
+}
+
+// Gives up what a team would have had of another one's slab.
+static void drop_parts(struct fr_coll_team *team)
+{
+    fr_coll_team_clone_free(team->beside);
+    team->beside = NULL;
+    fr_coll_slab_close(team->slab, false);
+    team->slab = NULL;
+}
+
+// Makes a team's two parts of another one's slab. Without memory it has none.
+static void make_parts(struct fr_coll_team *team, const struct fr_coll_team *parent)
+{
+    int *ranks = calloc((size_t)team->size, sizeof(*ranks));
+    for (int i = 0; i < team->size && ranks; i++) {
+        while (parent->world[ranks[i]] != team->world[i])
+            ranks[i]++;
+    }
+    if (ranks)
+        team->slab = fr_coll_slab_part_new(parent->slab, ranks, team->rank, team->size);
+    free(ranks);
+    team->beside = team->slab ? make(team) : NULL;
+    if (!team->beside)
+        drop_parts(team);
+}
+
+bool fr_coll_team_share_slab(struct fr_coll_team *team, const struct fr_coll_team *parent)
+{
+    uint32_t held = 0;
+    make_parts(team, parent);
+    struct fr_coll_slab *slab = team->slab;
+    uint64_t offers = slab ? fr_coll_slab_offer(slab, &held) : FR_COLL_SLAB_NO_OFFER;
+    const struct fr_coll_meeting meeting = fr_coll_team_meeting(team, STANDING + team->clones++, 0);
+    if (!fr_coll_meet(&meeting, offers, fr_coll_slab_offer_add, pass_words, NULL, &offers))
+        offers = FR_COLL_SLAB_NO_OFFER;
+    if (slab && fr_coll_slab_settle(slab, team->beside->slab, held, offers)) {
+        team->round = fr_coll_slab_first(slab);
+        begin_at_place(team, team->beside);
+        return true;
+    }
+    drop_parts(team);
+    return false;
 }
 
 bool fr_coll_team_clone_open(struct fr_coll_team *team, struct fr_coll_team *clone,
@@ -206,7 +245,7 @@ bool fr_coll_team_all_can(struct fr_coll_team *team, const char *call, bool own)
 {
     if (!team->place) {
         uint64_t lacks = 1;
-        return meet(team, !own, &lacks) && !lacks;
+        return meet(team, !own, NULL, &lacks) && !lacks;
     }
     enum fr_status status = take_turn(team);
     if (status == FR_OK)
@@ -223,11 +262,9 @@ void fr_coll_team_clone_free(struct fr_coll_team *clone)
     fr_coll_team_tell_rest(clone);
     fr_coll_mapset_destroy(clone);
     fr_coll_segment_close(clone->segment);
-    fr_coll_slab_close(clone->slab);
-    if (clone->part > 0) { // it has a place
+    if (clone->slab)
         fr_coll_team_message_forget(clone->name);
-        clone->origin->parts_used &= ~(UINT64_C(1) << clone->part);
-    }
+    fr_coll_team_slab_close(clone->slab);
     free(clone);
     atomic_fetch_sub_explicit(&clone_count, 1, memory_order_relaxed);
 }

@@ -131,6 +131,12 @@ bool fr_coll_open_segment(struct fr_coll_team *team)
     return end_opening(team, false);
 }
 
+// The others need not hear of slabs that end with MPI.
+void fr_coll_team_slab_close(struct fr_coll_slab *slab)
+{
+    fr_coll_slab_close(slab, fr_job_comm() != fr_abi_mpi.COMM_NULL);
+}
+
 // The message of a rank about its slab.
 struct made {
     struct fr_ipc_handle handle;
@@ -199,7 +205,7 @@ void fr_coll_open_slab(struct fr_coll_team *team, uint64_t meeting)
         status = map_slabs(team, all);
     free(all);
     uint64_t word = status == FR_OK ? 0 : status == FR_ERR_NOT_FOUND ? WORD_LATER : WORD_NEVER;
-    if (!fr_coll_meet(&ending, word, pass_words, NULL, &answer))
+    if (!fr_coll_meet(&ending, word, NULL, pass_words, NULL, &answer))
         answer = WORD_NEVER;
     team->opened = answer != WORD_LATER; // if some say both: never
     if (answer == 0) {
@@ -211,6 +217,6 @@ void fr_coll_open_slab(struct fr_coll_team *team, uint64_t meeting)
                      "collectives between them are slower");
     fr_coll_team_clone_free(team->beside);
     team->beside = NULL;
-    fr_coll_slab_close(team->slab);
+    fr_coll_slab_close(team->slab, false);
     team->slab = NULL;
 }

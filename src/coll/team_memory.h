@@ -15,6 +15,9 @@ bool fr_coll_open_segment(struct fr_coll_team *team);
 // ranks do without. If a rank has not used its GPU yet, a later call tries again.
 void fr_coll_open_slab(struct fr_coll_team *team, uint64_t meeting);
 
+// Closes a team's part of a slab when the team goes. NULL is accepted.
+void fr_coll_team_slab_close(struct fr_coll_slab *slab);
+
 // Returns the secret for one use that the ranks make of shared memory. It comes from that of the
 // first process of the job that has one.
 struct fr_job_secret fr_coll_secret_of(const char *use, uint64_t name);

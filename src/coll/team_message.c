@@ -180,7 +180,7 @@ static bool answer_all(const struct fr_coll_meeting *meeting, const void *data, 
     return send(meeting, 1, meeting->size, data, data ? bytes : 0) && data;
 }
 
-bool fr_coll_meet(const struct fr_coll_meeting *meeting, uint64_t word,
+bool fr_coll_meet(const struct fr_coll_meeting *meeting, uint64_t word, fr_coll_meet_add *add,
                   uint64_t (*judge)(uint64_t words, void *cookie), void *cookie, uint64_t *answer)
 {
     bool all = true;
@@ -190,7 +190,7 @@ bool fr_coll_meet(const struct fr_coll_meeting *meeting, uint64_t word,
     for (int i = 1; i < meeting->size && all; i++) {
         uint64_t other = 0;
         all = receive(meeting, i, &other, sizeof(other));
-        word |= other;
+        word = add ? add(word, other) : word | other;
     }
     if (all)
         *answer = judge(word, cookie);

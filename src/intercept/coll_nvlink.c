@@ -7,19 +7,34 @@
 #include "fabrail/rndv/progress.h"
 #include "intercept/coll_exchange.h"
 
-static bool enabled;
+static bool enabled, joins_hosts;
 
 // Other ranks know from the facts of the job when this process takes no part.
 void fr_intercept_nvlink_start(void)
 {
     const struct fr_job_facts *own = fr_job_facts_of(fr_job_rank());
     enabled = fr_job_size() > 1 && own && own->exchanges;
+    joins_hosts = enabled && fr_job_clique_count() > 0;
     fr_rndv_progress_add(FR_RNDV_SCHEDULES, fr_request_advance_all);
 }
 
 bool fr_intercept_nvlink_is_enabled(void)
 {
     return enabled;
+}
+
+bool fr_intercept_nvlink_joins_hosts(void)
+{
+    return joins_hosts;
+}
+
+void fr_intercept_nvlink_meet(void)
+{
+    bool all = joins_hosts;
+    for (int rank = 0; rank < fr_job_size() && all; rank++)
+        all = fr_job_facts_of(rank)->uses_device;
+    if (all)
+        fr_coll_team_meet(fr_abi_mpi.COMM_WORLD);
 }
 
 // Data that all ranks get alike shall cross to another host once, so they are no messages.

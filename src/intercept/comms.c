@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Functions that make and free communicators. New ones get their names here (module job), freed
-// ones lose their attributes.
+// Functions that make and free communicators, and barriers. New communicators get their names here
+// (module job), freed ones lose their attributes.
 #include "config.h"
 
+#include "fabrail/coll.h"
 #include "fabrail/job.h"
 #include "fabrail/rndv/incoming.h"
 #include "intercept/intercept_int.h"
@@ -21,6 +22,28 @@ static int name_later(enum fr_fn fn, const fr_word *args, uint64_t name)
     return fr_request_track(op, (void *)args[fr_abi_rows[fn].request]);
 }
 
+// Tells teams of a communicator that a blocking function has made, where hosts share a clique.
+static void note_made(enum fr_fn fn, const fr_word *args, fr_word made)
+{
+    const fr_word parent = fr_abi_handle(args[0]);
+    if (!fr_intercept_nvlink_joins_hosts() || fn == FR_FN_MPI_Intercomm_create ||
+        fn == FR_FN_MPI_Intercomm_merge)
+        return;
+    if (fn != FR_FN_MPI_Comm_create_group) // all ranks of the parent make the call
+        fr_coll_team_meet(parent);
+    if (made != fr_abi_mpi.COMM_NULL)
+        fr_coll_team_made(parent, made);
+}
+
+// A program that has no other blocking call may begin to use its GPUs before a barrier.
+bool fr_intercept_call_barrier(enum fr_fn fn, fr_word *args, int *result)
+{
+    *result = fr_request_call_real(fn, args);
+    if (*result == fr_abi_mpi.SUCCESS)
+        fr_coll_team_meet(fr_abi_handle(args[0]));
+    return true;
+}
+
 bool fr_intercept_call_comm_make(enum fr_fn fn, fr_word *args, int *result)
 {
     *result = fr_abi_call(fn, args);
@@ -33,6 +56,8 @@ bool fr_intercept_call_comm_make(enum fr_fn fn, fr_word *args, int *result)
         *result = name_later(fn, args, name);
     else if (named)
         fr_job_name_give(made, name);
+    if (named && !later)
+        note_made(fn, args, made);
     if (!later && fr_abi_rows[fn].info >= 0)
         fr_intercept_note_promise(made, fr_abi_handle(args[fr_abi_rows[fn].info]));
     return true;

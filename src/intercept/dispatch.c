@@ -129,6 +129,9 @@ static bool needs_look(const struct fr_intercept_entry *entry, const fr_word *re
         return (fr_job_comm() != fr_abi_mpi.COMM_NULL ||
                 fr_abi_rows[entry - fr_intercept_entries].info >= 0) &&
                !fr_abi_is_internal(caller_of(registers, stack));
+    case FR_CHECK_BARRIER:
+        return fr_intercept_nvlink_joins_hosts() &&
+               !fr_abi_is_internal(caller_of(registers, stack));
     case FR_CHECK_RECEIVE:
         return (fr_intercept_rndv_is_enabled && may_bring_rts(entry, registers, stack)) ||
                !are_host_buffers(entry, registers, stack);

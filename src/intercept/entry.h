@@ -23,6 +23,7 @@ enum fr_intercept_check {
     // Communicators have no names and the call has no info, or the MPI library makes one for
     // itself.
     FR_CHECK_COMM_MAKE,
+    FR_CHECK_BARRIER,     // no hosts share a clique
     FR_CHECK_NO_REQUESTS, // no request is tracked
     FR_CHECK_NO_PENDING,  // no operation waits for a window or file
     FR_CHECK_NO_ACCESS,   // the same, and all windows are host memory

@@ -60,6 +60,7 @@ static bool introduce(void)
     fr_intercept_nvlink_start();
     fr_intercept_aliases_start();
     fr_intercept_messages_start();
+    fr_intercept_nvlink_meet();
     if (known && level == fr_abi_mpi.THREAD_MULTIPLE && fr_intercept_rndv_is_enabled &&
         fr_core_settings()->progress != FR_PROGRESS_MANUAL)
         fr_request_attendant_allow(fr_intercept_attend);

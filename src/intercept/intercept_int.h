@@ -15,6 +15,7 @@ bool fr_intercept_call_receive(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_exchange(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_schedule(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_comm_make(enum fr_fn fn, fr_word *args, int *result);
+bool fr_intercept_call_barrier(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_comm_free(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_keyval_make(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_refusable(enum fr_fn fn, fr_word *args, int *result);
@@ -137,6 +138,12 @@ bool fr_intercept_nvlink_is_alike(enum fr_fn fn);
 
 // Returns whether path peer is enabled for collectives.
 bool fr_intercept_nvlink_is_enabled(void);
+
+// Returns whether it is, and some hosts of the job are in one clique. All ranks find the same.
+bool fr_intercept_nvlink_joins_hosts(void);
+
+// Has all ranks meet in MPI_Init where each uses a device by then.
+void fr_intercept_nvlink_meet(void);
 
 struct fr_coll_team;
 

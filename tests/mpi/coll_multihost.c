@@ -7,9 +7,11 @@
 // and persistent ones; turns, a rank
 // that comes late and has messages that need the others' progress; hosts, ranks with host buffers;
 // swaps, nonblocking all-to-all in place, of more than is page-locked for staging;
-// apart, calls with host buffers while the default stream waits for the program; late, a rank that
-// does not come in time; gone, a rank that has ended. The call that these two miss has a FORM:
-// blocking, nonblocking or persistent.
+// first, communicators of which nonblocking calls are the first; early, such calls on
+// MPI_COMM_WORLD by a program that has used its GPUs before MPI_Init; barrier, by one that has a
+// barrier before; apart, calls with host buffers while the default stream waits for the program;
+// late, a rank that does not come in time; gone, a rank that has ended. The call that these two
+// miss has a FORM: blocking, nonblocking or persistent.
 //
 // Every byte is verified. What is counted needs the library of count.c.
 #include "../programs/harness.h"
@@ -27,6 +29,7 @@
 
 enum { BYTES = 6000, FLOATS = 1000, LARGE = 4 << 20 };
 
+static MPI_Comm comm; // whose calls are tried, with this rank and size
 static int rank, size;
 static struct memory send_memory, receive_memory;
 static bool later; // calls are nonblocking, and the program waits for them
@@ -82,11 +85,11 @@ static void exchange(int round)
     memory_write(&send_memory, 0, host, (size_t)size * BYTES);
     if (later) {
         MPI_Ialltoall(send_memory.address, BYTES, MPI_BYTE, receive_memory.address, BYTES, MPI_BYTE,
-                      MPI_COMM_WORLD, &request);
+                      comm, &request);
         finish(&request);
     } else {
         MPI_Alltoall(send_memory.address, BYTES, MPI_BYTE, receive_memory.address, BYTES, MPI_BYTE,
-                     MPI_COMM_WORLD);
+                     comm);
     }
     memory_read(&receive_memory, 0, host, (size_t)size * BYTES);
     for (int from = 0; from < size; from++)
@@ -103,11 +106,11 @@ static void gather(int round)
     memory_write(&send_memory, 0, host, BYTES);
     if (later) {
         MPI_Iallgather(send_memory.address, BYTES, MPI_BYTE, receive_memory.address, BYTES,
-                       MPI_BYTE, MPI_COMM_WORLD, &request);
+                       MPI_BYTE, comm, &request);
         finish(&request);
     } else {
         MPI_Allgather(send_memory.address, BYTES, MPI_BYTE, receive_memory.address, BYTES, MPI_BYTE,
-                      MPI_COMM_WORLD);
+                      comm);
     }
     memory_read(&receive_memory, 0, host, (size_t)size * BYTES);
     for (int from = 0; from < size; from++)
@@ -124,10 +127,10 @@ static void cast(int round)
         host[i] = rank == root ? byte_of(root, 0, i, round) : 0;
     memory_write(&receive_memory, 0, host, BYTES);
     if (later) {
-        MPI_Ibcast(receive_memory.address, BYTES, MPI_BYTE, root, MPI_COMM_WORLD, &request);
+        MPI_Ibcast(receive_memory.address, BYTES, MPI_BYTE, root, comm, &request);
         finish(&request);
     } else {
-        MPI_Bcast(receive_memory.address, BYTES, MPI_BYTE, root, MPI_COMM_WORLD);
+        MPI_Bcast(receive_memory.address, BYTES, MPI_BYTE, root, comm);
     }
     memory_read(&receive_memory, 0, host, BYTES);
     for (size_t i = 0; i < BYTES; i++)
@@ -147,8 +150,8 @@ static void begin_reduction(MPI_Request *request)
         return;
     }
 #endif
-    MPI_Iallreduce(send_memory.address, receive_memory.address, FLOATS, MPI_FLOAT, MPI_SUM,
-                   MPI_COMM_WORLD, request);
+    MPI_Iallreduce(send_memory.address, receive_memory.address, FLOATS, MPI_FLOAT, MPI_SUM, comm,
+                   request);
 }
 
 static void reduce(int round)
@@ -166,7 +169,7 @@ static void reduce(int round)
         finish(&request);
     } else {
         MPI_Allreduce(send_memory.address, receive_memory.address, FLOATS, MPI_FLOAT, MPI_SUM,
-                      MPI_COMM_WORLD);
+                      comm);
     }
     memory_read(&receive_memory, 0, host, FLOATS * sizeof(float));
     for (int i = 0; i < FLOATS; i++)
@@ -221,7 +224,7 @@ static void steady(int rounds, bool has_vmm)
     count_calls(rounds, has_vmm);
 #ifdef HAVE_PERSISTENT_COLLECTIVES
     MPI_Allreduce_init(send_memory.address, receive_memory.address, FLOATS, MPI_FLOAT, MPI_SUM,
-                       MPI_COMM_WORLD, MPI_INFO_NULL, &standing);
+                       comm, MPI_INFO_NULL, &standing);
 #endif
     later = true;
     count_calls(rounds, has_vmm);
@@ -239,11 +242,11 @@ static void turns(void)
     for (int round = 0; round < 6; round++) {
         MPI_Request request = MPI_REQUEST_NULL;
         if (rank == 0)
-            MPI_Irecv(large, LARGE, MPI_BYTE, size - 1, 1, MPI_COMM_WORLD, &request);
+            MPI_Irecv(large, LARGE, MPI_BYTE, size - 1, 1, comm, &request);
         if (rank == size - 1) {
             usleep(100000);
             memset(large, round + 1, LARGE);
-            MPI_Send(large, LARGE, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+            MPI_Send(large, LARGE, MPI_BYTE, 0, 1, comm);
         }
         all_calls(round);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -282,8 +285,7 @@ static void swaps(void)
         for (size_t at = 0; at < memory.bytes; at++)
             bytes[at] = byte_of(rank, (int)(at / PART), at % PART, round);
         memory_write(&memory, 0, bytes, memory.bytes);
-        MPI_Ialltoall(MPI_IN_PLACE, 0, MPI_BYTE, memory.address, PART, MPI_BYTE, MPI_COMM_WORLD,
-                      &request);
+        MPI_Ialltoall(MPI_IN_PLACE, 0, MPI_BYTE, memory.address, PART, MPI_BYTE, comm, &request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         memory_read(&memory, 0, bytes, memory.bytes);
         for (size_t at = 0; at < memory.bytes; at++)
@@ -292,6 +294,67 @@ static void swaps(void)
     }
     free(bytes);
     memory_free(&memory);
+}
+
+// Tries nonblocking calls on a communicator, which are its first.
+static void try_first(MPI_Comm made, int round)
+{
+    if (made == MPI_COMM_NULL)
+        return;
+    comm = made;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    later = true;
+    if (size > 1)
+        all_calls(round);
+    later = false;
+    comm = MPI_COMM_WORLD;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+}
+
+static MPI_Comm make_group(int tag)
+{
+    int first = 0;
+    MPI_Group all, group;
+    MPI_Comm made = MPI_COMM_NULL;
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    MPI_Group_excl(all, 1, &first, &group);
+    if (rank != first)
+        MPI_Comm_create_group(MPI_COMM_WORLD, group, tag, &made);
+    MPI_Group_free(&group);
+    MPI_Group_free(&all);
+    return made;
+}
+
+static void first(void)
+{
+    enum { MADE = 5, ROUNDS = 12 };
+    for (int round = 0; round < ROUNDS; round++) {
+        int periods = 0;
+        MPI_Comm made[MADE];
+        MPI_Comm_dup(MPI_COMM_WORLD, &made[0]);
+        try_first(MPI_COMM_WORLD, round);
+        MPI_Comm_split(made[0], rank % 2, -rank, &made[1]);
+        MPI_Cart_create(made[0], 1, &size, &periods, 0, &made[2]);
+        made[3] = make_group(round);
+        try_first(made[0], round);
+        MPI_Comm_free(&made[0]); // before what was made from it
+        made[4] = MPI_COMM_NULL;
+        if (made[3] != MPI_COMM_NULL)
+            MPI_Comm_dup(made[3], &made[4]);
+        for (int i = MADE - 1; i > 0; i--) {
+            try_first(made[i], round + i);
+            if (made[i] != MPI_COMM_NULL)
+                MPI_Comm_free(&made[i]);
+        }
+    }
+}
+
+static void barrier(void)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+    try_first(MPI_COMM_WORLD, 0);
 }
 
 static _Atomic bool may_go_on;
@@ -386,10 +449,14 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "";
     form = argc > 3 ? argv[3] : form;
     enum memory_kind kind = argc > 2 ? memory_kind_named(argv[2]) : MEMORY_VMM_FABRIC;
+    if (strcmp(what, "early") == 0)
+        memory_start(0);
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    memory_start(rank);
+    comm = MPI_COMM_WORLD;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    if (strcmp(what, "early") != 0)
+        memory_start(rank);
     must(kind != MEMORY_KINDS && !memory_missing(kind), "there is no such memory");
     send_memory = memory_new(kind, (size_t)size * BYTES);
     receive_memory = memory_new(kind, (size_t)size * BYTES);
@@ -403,6 +470,12 @@ int main(int argc, char **argv)
         hosts();
     else if (strcmp(what, "swaps") == 0)
         swaps();
+    else if (strcmp(what, "first") == 0)
+        first();
+    else if (strcmp(what, "early") == 0)
+        try_first(MPI_COMM_WORLD, 0);
+    else if (strcmp(what, "barrier") == 0)
+        barrier();
     else if (strcmp(what, "apart") == 0)
         apart();
     else if (strcmp(what, "late") == 0)

@@ -91,7 +91,8 @@ static void check_quit(uint64_t met, bool comes)
     uint64_t answer = 1;
     coming = messages;
     left = comes ? 2 : 1;
-    CHECK(fr_coll_meet(&ninth, 3, judge, NULL, &answer) == comes, "quit after %u", (unsigned)met);
+    CHECK(fr_coll_meet(&ninth, 3, NULL, judge, NULL, &answer) == comes, "quit after %u",
+          (unsigned)met);
     CHECK(left == 0 && answer == !comes);
     fr_coll_team_message_forget(meeting.name);
 }
@@ -109,7 +110,7 @@ int main(void)
     coming = words;
     left = FR_ARRAY_LENGTH(words);
     refusals = 0;
-    CHECK(fr_coll_meet(&meeting, 3, judge, NULL, &answer) && answer == 4 && refusals == 0,
+    CHECK(fr_coll_meet(&meeting, 3, NULL, judge, NULL, &answer) && answer == 4 && refusals == 0,
           "a word takes none");
     fails = false;
     check_quit(9, true);

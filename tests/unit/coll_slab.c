@@ -64,7 +64,7 @@ static struct fr_coll_slab *open_all(void)
 static void close_all(struct fr_coll_slab *slab)
 {
     process_meet();
-    fr_coll_slab_close(slab);
+    fr_coll_slab_close(slab, false);
     pair_end();
 }
 
@@ -157,17 +157,18 @@ static void run_rounds(void)
     close_all(slab);
 }
 
-// Publishes a chunk for a round, and fetches those of all once they have posted.
-static void exchange_chunks(struct fr_coll_slab *part, uint64_t round)
+// Publishes a chunk for a round of a part, and fetches those of all its ranks once they have
+// posted.
+static void exchange_chunks(struct fr_coll_slab *part, int size, uint64_t round)
 {
     const size_t bytes = fr_coll_slab_chunk_bytes(part);
     const struct fr_coll_post post = {.meets = true};
     unsigned char *chunk = malloc(bytes), *expected = malloc(bytes);
     CHECK(chunk && expected);
-    check_fill(chunk, bytes, round * 64 + (uint64_t)process_rank);
+    check_fill(chunk, bytes, round * 64 + (uint64_t)(size - 1 - process_rank));
     CHECK(fr_coll_slab_publish(part, round, chunk, bytes) == FR_OK);
     CHECK(post_for(part, round, &post) == FR_COLL_SLAB_POSTED);
-    for (int rank = 0; rank < process_count; rank++) {
+    for (int rank = 0; rank < size; rank++) {
         check_fill(expected, bytes, round * 64 + (uint64_t)rank);
         CHECK(fr_coll_slab_fetch(part, rank, round, chunk, bytes) == FR_OK);
         CHECK(memcmp(chunk, expected, bytes) == 0, "round %u, chunk of %d", (unsigned)round, rank);
@@ -176,28 +177,119 @@ static void exchange_chunks(struct fr_coll_slab *part, uint64_t round)
     free(expected);
 }
 
-// Another part has rounds of its own, and a second use of its place sees nothing of the first one.
+// Combines the offers of all processes. Those that are no member of a part offer all.
+static uint64_t combine(uint64_t offer)
+{
+    uint64_t other;
+    for (int rank = 1; rank < process_count && process_rank == 0; rank++) {
+        process_hear(rank, &other, sizeof(other));
+        offer = fr_coll_slab_offer_add(offer, other);
+    }
+    for (int rank = 1; rank < process_count && process_rank == 0; rank++)
+        process_say(rank, &offer, sizeof(offer));
+    if (process_rank != 0) {
+        process_say(0, &offer, sizeof(offer));
+        process_hear(0, &offer, sizeof(offer));
+    }
+    return offer;
+}
+
+// Makes a part of the first ranks of the slab, in reverse order. Returns NULL on other ranks.
+static struct fr_coll_slab *open_part(const struct fr_coll_slab *slab, int size)
+{
+    int ranks[PROCESSES_MAX];
+    struct fr_coll_slab *part = NULL;
+    uint32_t held = 0;
+    for (int i = 0; i < size; i++)
+        ranks[i] = size - 1 - i;
+    if (process_rank < size)
+        part = fr_coll_slab_part_new(slab, ranks, size - 1 - process_rank, size);
+    CHECK(part || process_rank >= size);
+    const uint64_t offers = combine(part ? fr_coll_slab_offer(part, &held) : 0);
+    CHECK(!part || fr_coll_slab_settle(part, NULL, held, offers));
+    return part;
+}
+
+static void use_part(struct fr_coll_slab *part, int size, int rounds)
+{
+    const uint64_t first = fr_coll_slab_first(part);
+    CHECK(!fr_coll_slab_has(part, 0, first + 1));
+    for (int i = 1; i <= rounds && check_failures == 0; i++)
+        exchange_chunks(part, size, first + (uint64_t)i);
+}
+
+// A part has rounds of its own, and a later use of its place sees nothing of an earlier one, also
+// one of other ranks.
 static void run_parts(void)
 {
-    enum { ROUNDS = 20, PLACE = 2, USES = 3 };
+    enum { ROUNDS = 20, USES = 6 };
     const struct fr_coll_post post = {.meets = true};
     struct fr_coll_slab *slab = open_all();
-    uint64_t whole = 0;
-    CHECK(fr_coll_slab_parts(slab) > PLACE);
     for (uint64_t use = 0; use < USES && check_failures == 0; use++) {
-        const uint64_t first = use << 32;
-        struct fr_coll_slab *part = fr_coll_slab_part_new(slab);
-        CHECK(part != NULL);
-        fr_coll_slab_part_place(part, PLACE, first);
-        CHECK(!fr_coll_slab_has(part, process_rank, first + 1));
-        for (uint64_t round = 1; round <= ROUNDS && check_failures == 0; round++) {
-            exchange_chunks(part, first + round);
-            if (round % 3 == 0)
-                CHECK(post_for(slab, ++whole, &post) == FR_COLL_SLAB_POSTED);
-        }
+        const int size = process_count - (int)(use % 2);
+        struct fr_coll_slab *part = open_part(slab, size);
+        CHECK(!part || fr_coll_slab_place(part) == 1, "place %u", fr_coll_slab_place(part));
+        if (part)
+            use_part(part, size, ROUNDS + (int)use);
+        CHECK(post_for(slab, use + 1, &post) == FR_COLL_SLAB_POSTED);
         process_meet(); // others read chunks still
-        fr_coll_slab_close(part);
+        fr_coll_slab_close(part, true);
+        process_meet(); // else the place is not free yet
     }
+    close_all(slab);
+}
+
+// A rank that has not left a place may still store there, so it serves no other ranks until then.
+static void run_leaving(void)
+{
+    struct fr_coll_slab *slab = open_all();
+    const bool is_last = process_rank == process_count - 1;
+    struct fr_coll_slab *part = open_part(slab, process_count);
+    use_part(part, process_count, 3);
+    process_meet();
+    if (!is_last)
+        fr_coll_slab_close(part, true);
+    process_meet();
+    struct fr_coll_slab *other = open_part(slab, process_count - 1);
+    CHECK(!other || fr_coll_slab_place(other) == 2, "a place is given that a rank has not left");
+    if (is_last)
+        fr_coll_slab_close(part, true);
+    process_meet();
+    struct fr_coll_slab *third = open_part(slab, process_count - 1);
+    CHECK(!third || fr_coll_slab_place(third) == 1, "a place that all have left is not given");
+    if (third) {
+        use_part(other, process_count - 1, 3);
+        use_part(third, process_count - 1, 3);
+    }
+    process_meet();
+    fr_coll_slab_close(slab, true); // before its other parts
+    fr_coll_slab_close(other, true);
+    close_all(third);
+}
+
+// A place serves one part at a time, and pairs leave some places for single parts.
+static void run_places(void)
+{
+    struct fr_coll_slab *slab = open_all(), *parts[FR_COLL_SLAB_PARTS];
+    unsigned pairs = 0, count = 0;
+    bool fits = true;
+    while (fits && check_failures == 0) {
+        uint32_t held = 0;
+        struct fr_coll_slab **pair = &parts[count];
+        for (int i = 0; i < 2; i++)
+            pair[i] = fr_coll_slab_part_new(slab, NULL, process_rank, process_count);
+        const uint64_t offers = combine(fr_coll_slab_offer(pair[0], &held));
+        fits = fr_coll_slab_settle(pair[0], pair[1], held, offers);
+        pairs += fits;
+        count += 2;
+    }
+    CHECK(pairs > 2 && count < FR_COLL_SLAB_PARTS, "%u pairs", pairs);
+    struct fr_coll_slab *last = open_part(slab, process_count);
+    CHECK(fr_coll_slab_place(last) == count - 1, "place %u", fr_coll_slab_place(last));
+    process_meet();
+    fr_coll_slab_close(last, true);
+    while (count > 0)
+        fr_coll_slab_close(parts[--count], true);
     close_all(slab);
 }
 
@@ -392,6 +484,8 @@ static const struct process_case cases[] = {
     {.name = "many-moves", .count = 8, .run = run_moves},
     {.name = "shared-moves", .count = 2, .run = run_moves, .common = ONE_DEVICE},
     {.name = "parts", .count = 3, .run = run_parts},
+    {.name = "leaving", .count = 3, .run = run_leaving},
+    {.name = "places", .count = 2, .run = run_places},
     {.name = "late", .count = 3, .run = run_late},
     {.name = "never", .count = 3, .run = run_never},
     {.name = NULL},

@@ -107,7 +107,7 @@ static void close_pair(struct pair *pair)
         if (pair->teams[rank].segment)
             fr_coll_segment_done(pair->teams[rank].segment, UINT64_MAX);
         fr_coll_segment_close(pair->teams[rank].segment);
-        fr_coll_slab_close(pair->teams[rank].slab);
+        fr_coll_slab_close(pair->teams[rank].slab, false);
         driver_free(&pair->from[rank]);
         driver_free(&pair->to[rank]);
     }

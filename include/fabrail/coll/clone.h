@@ -15,6 +15,11 @@ struct fr_coll_team *fr_coll_team_clone_new(struct fr_coll_team *team);
 // they could. Returns false without memory.
 bool fr_coll_team_make_beside(struct fr_coll_team *team);
 
+// Gives a team, and its team for nonblocking operations, parts of the slab of `parent`, which has
+// all its ranks and a slab. All ranks of the team come in the same call. Returns false on all ranks
+// alike where some rank has no room.
+bool fr_coll_team_share_slab(struct fr_coll_team *team, const struct fr_coll_team *parent);
+
 // Opens the segment of a clone, or its part of the slab, with all ranks, in the call that makes the
 // operation. `clone` is NULL on a rank that has none for the operation. Returns false on all ranks
 // alike where some rank cannot have it.

@@ -11,8 +11,8 @@
 // Where all ranks have marked their posts alike, the kernel may go on. It moves bytes, posts
 // FR_COLL_SLAB_WELL for the next round, and waits for that round.
 //
-// A slab has several parts. Each serves other operations, whose rounds are its own. The slab that
-// is made is the first part.
+// A slab has several parts. Each serves other operations, whose rounds are its own, of all ranks or
+// of some of them. The slab that is made is the first part.
 //
 // One thread at a time uses one part. All ranks must have mapped the slab before any rank posts.
 #ifndef FR_FABRAIL_COLL_SLAB_H
@@ -27,7 +27,7 @@ struct fr_coll_slab;
 enum { FR_COLL_SLAB_DEPTH = 8, FR_COLL_SLAB_WELL = 1 };
 
 // Most parts of a slab.
-enum { FR_COLL_SLAB_PARTS = 64 };
+enum { FR_COLL_SLAB_PARTS = 32 };
 
 // Makes this rank's slab on a device, and writes what the others need to map it. Returns
 // FR_ERR_UNSUPPORTED where other hosts cannot reach the device's memory. Closed with
@@ -41,20 +41,38 @@ FR_MUST_CHECK enum fr_status fr_coll_slab_make(int device, int rank, int size, s
 FR_MUST_CHECK enum fr_status fr_coll_slab_map(struct fr_coll_slab *slab,
                                               const struct fr_ipc_handle *handles);
 
-// Closes a slab, whose other parts are closed already, or such a part, for this rank alone. NULL is
-// accepted. Others may still post to a slab, since what they have mapped stays theirs.
-void fr_coll_slab_close(struct fr_coll_slab *slab);
+// Closes a part, for this rank alone. The slab goes with its last part. NULL is accepted. Others
+// may still post to a slab, since what they have mapped stays theirs. With `tells` the others hear
+// of it, so that the place can serve other ranks.
+void fr_coll_slab_close(struct fr_coll_slab *slab, bool tells);
 
-// Returns how many parts a slab has. All ranks find the same.
-unsigned fr_coll_slab_parts(const struct fr_coll_slab *slab);
+// Makes another part of the slab that `other` is a part of, which is mapped. The part is for `size`
+// ranks, of which this one is `rank`. `ranks` are their ranks in `other`, NULL for the same ones.
+// It has no place yet. Returns NULL where this rank has no memory for it. Closed with
+// fr_coll_slab_close.
+struct fr_coll_slab *fr_coll_slab_part_new(const struct fr_coll_slab *other, const int *ranks,
+                                           int rank, int size);
 
-// Makes another part of a slab, which is mapped. It has no place yet. Returns NULL where this rank
-// has no memory for it. Closed with fr_coll_slab_close.
-struct fr_coll_slab *fr_coll_slab_part_new(struct fr_coll_slab *whole);
-
-// Gives a part one of the places [1, fr_coll_slab_parts). All ranks give it the same one, which no
-// other part has. Its first round is `first` + 1, later than any of an earlier part there.
+// Gives a part one of the places of the slab, which no other part has. All its ranks
+// give it the same one. Its first round is `first` + 1, later than any that was ever posted there.
 void fr_coll_slab_part_place(struct fr_coll_slab *part, unsigned place, uint64_t first);
+
+// Offers the places that are free for the ranks of a part, as a word that the ranks combine by
+// fr_coll_slab_offer_add. This process offers them to nobody else until fr_coll_slab_settle, which
+// gets *held. A rank without a part offers FR_COLL_SLAB_NO_OFFER.
+uint64_t fr_coll_slab_offer(const struct fr_coll_slab *part, uint32_t *held);
+uint64_t fr_coll_slab_offer_add(uint64_t one, uint64_t other);
+#define FR_COLL_SLAB_NO_OFFER UINT64_C(0xffffffff)
+
+// Gives a part, and another one of the same ranks unless that is NULL, places that all ranks offer.
+// Returns false where these are too few: a pair leaves some for single parts. All ranks find the
+// same.
+bool fr_coll_slab_settle(struct fr_coll_slab *part, struct fr_coll_slab *other, uint32_t held,
+                         uint64_t offers);
+
+// Return the place of a part, and the round before its first.
+unsigned fr_coll_slab_place(const struct fr_coll_slab *part);
+uint64_t fr_coll_slab_first(const struct fr_coll_slab *part);
 
 // Bytes of a rank's chunk, alike on all ranks. A chunk of data that no post has room for waits
 // there for the others, who fetch it once they have seen this rank's post for `round`. There are

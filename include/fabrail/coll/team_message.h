@@ -21,10 +21,13 @@ struct fr_coll_meeting {
     const int *world; // ranks in MPI_COMM_WORLD, by rank
 };
 
-// Combines the words of all ranks with `or`, and writes to *answer what rank 0 makes of them by
-// `judge`. All ranks get the same answer. Returns false when MPI fails, when a rank has not come
-// within FABRAIL_TIMEOUT, or when one has quit before.
-bool fr_coll_meet(const struct fr_coll_meeting *meeting, uint64_t word,
+// Combines the words of two ranks, in any order.
+typedef uint64_t fr_coll_meet_add(uint64_t one, uint64_t other);
+
+// Combines the words of all ranks with `add`, NULL for a bitwise `or`, and writes to *answer what
+// rank 0 makes of them by `judge`. All ranks get the same answer. Returns false when MPI fails,
+// when a rank has not come within FABRAIL_TIMEOUT, or when one has quit before.
+bool fr_coll_meet(const struct fr_coll_meeting *meeting, uint64_t word, fr_coll_meet_add *add,
                   uint64_t (*judge)(uint64_t words, void *cookie), void *cookie, uint64_t *answer);
 
 // Writes the `bytes` bytes at `own` of each rank to `all`, by rank. Returns false when MPI fails,

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Parts of a slab: who has which place.
+//
+// A place that a rank has left is free for it, but others may still be about to store there for its
+// last use. So each rank that leaves a place stores a word to the slabs of all that used it. The
+// place then serves other ranks once the words of all are there. The ranks of the last use
+// themselves need no words, since each offers a place that it has left.
+#include "config.h"
+
+#include "coll/slab_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    LINE_BYTES = 64,
+    DEPTH = FR_COLL_SLAB_DEPTH,
+    USES_SHIFT = 32,            // of an offer
+    SPARE = 8,                  // places for single parts, which pairs leave free
+    ROUNDS_SHIFT = 32,          // a use has so many rounds, as a power of two
+    MOST_USES = (1 << 27) - 16, // rounds are a word with their mark
+};
+
+enum fr_status fr_coll_slab_part_allocate(struct fr_coll_slab *slab)
+{
+    const size_t n = (size_t)slab->size;
+    const size_t posting_bytes = DEPTH * (slab->slot_bytes + sizeof(uint64_t));
+    slab->members = calloc(n, sizeof(*slab->members));
+    slab->addresses = calloc(n, sizeof(*slab->addresses));
+    slab->pieces = calloc(n, sizeof(*slab->pieces));
+    slab->host_bytes = slab->bytes + (posting_bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+    void *memory =
+        mmap(NULL, slab->host_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return FR_ERR_NO_MEMORY;
+    slab->mirror = memory;
+    slab->posting = slab->mirror + slab->bytes;
+    if (!slab->members || !slab->addresses || !slab->pieces)
+        return FR_ERR_NO_MEMORY;
+    enum fr_status status = fr_device_host_register(slab->mirror, slab->host_bytes);
+    slab->page_locked = status == FR_OK;
+    return status;
+}
+
+void fr_coll_slab_part_compare(struct fr_coll_slab *slab)
+{
+    const struct fr_ipc_handle *handles = slab->memory->handles;
+    slab->shares = false;
+    for (int i = 0; i < slab->size; i++) {
+        for (int j = 0; j < i && !slab->shares; j++)
+            slab->shares = memcmp(handles[slab->members[i]].device,
+                                  handles[slab->members[j]].device, sizeof(handles[0].device)) == 0;
+    }
+}
+
+unsigned fr_coll_slab_place(const struct fr_coll_slab *part)
+{
+    return part->place;
+}
+
+uint64_t fr_coll_slab_first(const struct fr_coll_slab *part)
+{
+    return part->first;
+}
+
+struct fr_coll_slab *fr_coll_slab_part_new(const struct fr_coll_slab *other, const int *ranks,
+                                           int rank, int size)
+{
+    struct fr_coll_slab *part = malloc(sizeof(*part));
+    if (!part)
+        return NULL;
+    *part = *other;
+    part->rank = rank;
+    part->size = size;
+    part->is_placed = false;
+    part->page_locked = false;
+    part->barrier.stream = NULL;
+    part->mirror = NULL;
+    atomic_fetch_add(&part->memory->open, 1);
+    if (fr_coll_slab_part_allocate(part) != FR_OK) {
+        fr_coll_slab_close(part, false);
+        return NULL;
+    }
+    for (int i = 0; i < size; i++)
+        part->members[i] = other->members[ranks ? ranks[i] : i];
+    fr_coll_slab_part_compare(part);
+    return part;
+}
+
+void fr_coll_slab_part_place(struct fr_coll_slab *part, unsigned place, uint64_t first)
+{
+    struct fr_coll_slab_memory *memory = part->memory;
+    const uint64_t offset = place * part->part_bytes;
+    part->place = place;
+    part->is_placed = true;
+    part->at = memory->own.address + offset;
+    for (int rank = 0; rank < part->size; rank++)
+        part->addresses[rank] = memory->addresses[part->members[rank]] + offset;
+    part->first = part->posted = part->given = part->complete = part->wanted = part->taken = first;
+    part->posted_bytes = 0;
+    fr_core_lock(&memory->lock);
+    memory->busy |= UINT32_C(1) << place;
+    fr_core_unlock(&memory->lock);
+}
+
+// Says to all ranks of a part that this one has left it.
+static void tell(struct fr_coll_slab *slab, uint64_t word)
+{
+    uint64_t *from = (uint64_t *)(void *)slab->posting;
+    *from = word;
+    if (fr_coll_slab_store(slab, from, slab->left_offset + (size_t)slab->rank * sizeof(uint64_t),
+                           sizeof(uint64_t)) != FR_OK)
+        fr_debug("other ranks do not hear that a part of a slab is free");
+}
+
+void fr_coll_slab_part_leave(struct fr_coll_slab *slab, bool tells)
+{
+    if (!slab->is_placed)
+        return;
+    struct fr_coll_slab_memory *memory = slab->memory;
+    struct fr_coll_slab_use *last = &memory->last[slab->place];
+    const uint64_t word = slab->first + 1;
+    if (tells)
+        tell(slab, word);
+    free(last->members);
+    *last = (struct fr_coll_slab_use){word, slab->members, slab->size};
+    slab->members = NULL;
+    fr_core_lock(&memory->lock);
+    memory->busy &= ~(UINT32_C(1) << slab->place);
+    fr_core_unlock(&memory->lock);
+}
+
+static bool has_member(const struct fr_coll_slab *part, int rank)
+{
+    int i = 0;
+    while (i < part->size && part->members[i] != rank)
+        i++;
+    return i < part->size;
+}
+
+// Whether all ranks that were at a place have left it, as far as their words say.
+static bool have_left(const struct fr_coll_slab *part, unsigned place,
+                      const struct fr_coll_slab_use *last)
+{
+    const size_t bytes = (size_t)last->size * sizeof(uint64_t);
+    uint64_t *words = malloc(bytes);
+    bool left = words && fr_coll_slab_copy(part, (uintptr_t)words,
+                                           part->memory->own.address + place * part->part_bytes +
+                                               part->left_offset,
+                                           bytes) == FR_OK;
+    for (int i = 0; i < last->size && left; i++)
+        left = words[i] == last->word;
+    free(words);
+    return left;
+}
+
+// Whether a place that this rank does not use can serve the ranks of a part.
+static bool can_serve(const struct fr_coll_slab *part, unsigned place)
+{
+    struct fr_coll_slab_use *last = &part->memory->last[place];
+    bool all_here = true;
+    for (int i = 0; i < last->size && all_here && last->word; i++)
+        all_here = has_member(part, last->members[i]);
+    if (last->word && !all_here && have_left(part, place, last))
+        last->word = 0;
+    return all_here || last->word == 0;
+}
+
+uint64_t fr_coll_slab_offer(const struct fr_coll_slab *part, uint32_t *held)
+{
+    struct fr_coll_slab_memory *memory = part->memory;
+    uint32_t offered = 0;
+    fr_core_lock(&memory->lock);
+    *held = ~memory->busy;
+    memory->busy = UINT32_MAX;
+    const uint64_t uses = memory->uses;
+    fr_core_unlock(&memory->lock);
+    for (unsigned place = 0; place < memory->parts && uses < MOST_USES; place++) {
+        if (*held & UINT32_C(1) << place && can_serve(part, place))
+            offered |= UINT32_C(1) << place;
+    }
+    return uses << USES_SHIFT | (uint32_t)~offered;
+}
+
+uint64_t fr_coll_slab_offer_add(uint64_t one, uint64_t other)
+{
+    const uint64_t uses = (one > other ? one : other) >> USES_SHIFT;
+    return uses << USES_SHIFT | (uint32_t)(one | other);
+}
+
+bool fr_coll_slab_settle(struct fr_coll_slab *part, struct fr_coll_slab *other, uint32_t held,
+                         uint64_t offers)
+{
+    struct fr_coll_slab *const parts[] = {part, other};
+    struct fr_coll_slab_memory *memory = part->memory;
+    const uint64_t use = (offers >> USES_SHIFT) + 1;
+    uint32_t places = ~(uint32_t)offers;
+    const bool fits = __builtin_popcount(places) >= (other ? 2 + SPARE : 1);
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(parts) && parts[i] && fits; i++) {
+        const unsigned place = (unsigned)__builtin_ctz(places);
+        fr_coll_slab_part_place(parts[i], place, use << ROUNDS_SHIFT);
+        places &= places - 1;
+        held &= ~(UINT32_C(1) << place);
+    }
+    fr_core_lock(&memory->lock);
+    memory->busy &= ~held;
+    if (fits && memory->uses < use)
+        memory->uses = (uint32_t)use;
+    fr_core_unlock(&memory->lock);
+    return fits;
+}
