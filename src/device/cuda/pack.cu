@@ -88,23 +88,34 @@ static __device__ __forceinline__ void move(uint32_t width, FROM from, TO to, ui
     }
 }
 
-// Copies `count` words of a thread, of which the first is packed byte `at`. `far` is the other
-// side's shape; without one it is packed, or has the same gaps.
+// Where words of a thread stand, on the side of the shape and on that of the other one.
+struct places {
+    int64_t near[FR_PACK_LOADS], far[FR_PACK_LOADS];
+};
+
+// Finds the places of a thread's next `count` words. `far` is the other side's shape; without one
+// it is packed, or has the same gaps.
 template <bool IS_FUSED>
-static __device__ __forceinline__ void copy_words(const struct fr_pack &pack, side &near, side *far,
-                                                  uint64_t at, uint32_t count)
+static __device__ __forceinline__ void find(side &near, side *far, uint32_t count, places &at)
 {
-    int64_t place[FR_PACK_LOADS], other[FR_PACK_LOADS];
-    near.places(count, place);
-    const scattered user = {pack.user, place};
+    near.places(count, at.near);
+    if (IS_FUSED)
+        far->places(count, at.far);
+}
+
+// Copies `count` words of a thread, of which the first is packed byte `position`.
+template <bool IS_FUSED>
+static __device__ __forceinline__ void copy_words(const struct fr_pack &pack, const places &at,
+                                                  uint64_t position, uint32_t count)
+{
+    const scattered user = {pack.user, at.near};
     if (IS_FUSED) {
-        far->places(count, other);
-        move(pack.width, scattered{pack.packed, other}, user, count);
+        move(pack.width, scattered{pack.packed, at.far}, user, count);
     } else if (pack.keeps_gaps) {
-        const scattered alike = {pack.unpacks ? pack.packed : pack.user, place};
-        move(pack.width, alike, scattered{pack.unpacks ? pack.user : pack.packed, place}, count);
+        const scattered alike = {pack.unpacks ? pack.packed : pack.user, at.near};
+        move(pack.width, alike, scattered{pack.unpacks ? pack.user : pack.packed, at.near}, count);
     } else {
-        const lined packed = {pack.packed + (at - pack.first), pack.step};
+        const lined packed = {pack.packed + (position - pack.first), pack.step};
         if (pack.unpacks)
             move(pack.width, packed, user, count);
         else
@@ -112,20 +123,43 @@ static __device__ __forceinline__ void copy_words(const struct fr_pack &pack, si
     }
 }
 
+// Returns how many of a thread's words, a step apart, stand between byte `at` of a chunk and its
+// end.
+static __device__ __forceinline__ uint32_t words_left(const struct fr_pack &pack, uint32_t at,
+                                                      uint32_t bytes)
+{
+    return at < bytes ? (bytes - at + pack.step - 1) / pack.step : 0;
+}
+
+// Copies a thread's words from byte `at` of a chunk on, where the cursors are.
+template <bool IS_FUSED>
+static __device__ __forceinline__ void copy_on(const struct fr_pack &pack, side &near, side *far,
+                                               uint64_t first, uint32_t at, uint32_t bytes)
+{
+    places found;
+    uint32_t round = FR_PACK_LOADS * pack.step;
+    for (; at + round - pack.step < bytes; at += round) {
+        find<IS_FUSED>(near, far, FR_PACK_LOADS, found);
+        copy_words<IS_FUSED>(pack, found, first + at, FR_PACK_LOADS);
+    }
+    if (at < bytes) {
+        uint32_t count = words_left(pack, at, bytes);
+        find<IS_FUSED>(near, far, count, found);
+        copy_words<IS_FUSED>(pack, found, first + at, count);
+    }
+}
+
 template <bool IS_FUSED>
 static __device__ __forceinline__ void copy_chunk(const struct fr_pack &pack, side &near, side *far,
                                                   uint64_t first, uint32_t bytes)
 {
-    uint32_t at = threadIdx.x * pack.width, round = FR_PACK_LOADS * pack.step;
+    uint32_t at = threadIdx.x * pack.width;
     if (at >= bytes)
         return;
     near.begin(first + at);
     if (IS_FUSED)
         far->begin(first + at);
-    for (; at + round - pack.step < bytes; at += round)
-        copy_words<IS_FUSED>(pack, near, far, first + at, FR_PACK_LOADS);
-    if (at < bytes)
-        copy_words<IS_FUSED>(pack, near, far, first + at, (bytes - at + pack.step - 1) / pack.step);
+    copy_on<IS_FUSED>(pack, near, far, first, at, bytes);
 }
 
 // Tells the host that this block's bytes have landed. The barrier puts the other threads' stores
@@ -173,26 +207,50 @@ static __device__ __forceinline__ void open_gate(const struct fr_pack_gate &gate
         release_to_system(gate.words + blockIdx.x * sizeof(uint64_t), gate.value);
 }
 
-// Copies what falls to one of the `blocks` blocks of a copy.
+static __device__ __forceinline__ uint32_t chunk_at(const struct fr_pack &pack, uint64_t first)
+{
+    uint64_t left = pack.last - first;
+    return (uint32_t)(left < pack.chunk_bytes ? left : pack.chunk_bytes);
+}
+
+// Copies each `blocks`-th chunk, from chunk `chunk` on.
 template <bool IS_FUSED>
 static __device__ __forceinline__ void copy(const struct fr_pack &pack, const void *table,
-                                            side *far, uint32_t block, uint32_t blocks)
+                                            side *far, uint32_t chunk, uint32_t blocks)
 {
     side near = {pack.shape, pack.walk, table};
     uint64_t step = (uint64_t)blocks * pack.chunk_bytes;
-    for (uint64_t first = pack.first + block * pack.chunk_bytes; first < pack.last; first += step) {
-        uint64_t left = pack.last - first;
-        uint64_t bytes = left < pack.chunk_bytes ? left : pack.chunk_bytes;
-        copy_chunk<IS_FUSED>(pack, near, far, first, (uint32_t)bytes);
+    for (uint64_t first = pack.first + chunk * pack.chunk_bytes; first < pack.last; first += step)
+        copy_chunk<IS_FUSED>(pack, near, far, first, chunk_at(pack, first));
+}
+
+// Copies what falls to this block once the gate is open. The first places are found before, while
+// there is nothing else to do.
+static __device__ __forceinline__ void
+copy_at_gate(const struct fr_pack &pack, const struct fr_pack_gate &gate, const void *table)
+{
+    side near = {pack.shape, pack.walk, table};
+    uint64_t first = pack.first + blockIdx.x * pack.chunk_bytes;
+    uint32_t bytes = chunk_at(pack, first), at = threadIdx.x * pack.width;
+    uint32_t count = min(words_left(pack, at, bytes), (uint32_t)FR_PACK_LOADS);
+    places found;
+    near.begin(first + at);
+    find<false>(near, nullptr, count, found);
+    if (!wait_at(gate)) {
+        tell_late(pack, gate);
+        return;
     }
+    copy_words<false>(pack, found, first + at, count);
+    copy_on<false>(pack, near, nullptr, first, at + FR_PACK_LOADS * pack.step, bytes);
+    copy<false>(pack, table, nullptr, blockIdx.x + gridDim.x, gridDim.x);
 }
 
 // Makes a copy with a packed side, by all blocks of the launch.
 static __device__ __forceinline__ void
 copy_plain(const struct fr_pack &pack, const struct fr_pack_gate &gate, const void *table)
 {
-    if (gate.count > 0 && !wait_at(gate))
-        tell_late(pack, gate);
+    if (gate.count > 0)
+        copy_at_gate(pack, gate, table);
     else
         copy<false>(pack, table, nullptr, blockIdx.x, gridDim.x);
     if (gate.count == 0 && gate.words != 0)
