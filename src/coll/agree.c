@@ -50,11 +50,8 @@ static bool prepare_buffer(struct fr_coll_team *team, const struct fr_coll_buffe
     if (!handle->bytes &&
         fr_ipc_export(&buffer->range, (const void *)buffer->low, buffer->bytes, handle) != FR_OK)
         return false;
-    if (!fr_coll_mapset_has(team, handle) &&
-        fr_ipc_send_descriptor(handle, team->processes, (size_t)team->size, false) != FR_OK)
-        return false;
-    return buffer->is_workspace ||
-           fr_device_sync_app_work(&buffer->range, buffer->low, buffer->bytes) == FR_OK;
+    return fr_coll_mapset_has(team, handle) ||
+           fr_ipc_send_descriptor(handle, team->processes, (size_t)team->size, false) == FR_OK;
 }
 
 static uint64_t user_of(const struct fr_coll_part *part)
@@ -77,11 +74,33 @@ static void tell_freed(struct fr_coll_memory *memory, bool changed)
         (uint32_t)fr_ipc_freed(&memory->freed_mark, advert->freed, FR_ARRAY_LENGTH(advert->freed));
 }
 
-// Waits until the application's side of a copy is quiet, whoever makes the copy.
-static enum fr_status quiesce(const struct fr_coll_copy *copy, uintptr_t low)
+// Lists the memory on which the application may have work under way, which is to be over before
+// others reach the memory, or a copy is made.
+static void list_unsettled(const struct fr_coll_part *part,
+                           struct fr_device_span spans[FR_DEVICE_SPANS])
 {
-    return copy->piece.bytes > 0 ? fr_device_sync_app_work(&copy->range, low, copy->piece.bytes)
-                                 : FR_OK;
+    const struct fr_coll_copy *before = &part->before, *after = &part->after;
+    for (int side = 0; side < FR_COLL_SIDES; side++) {
+        const struct fr_coll_buffer *buffer = &part->buffers[side];
+        spans[side] = (struct fr_device_span){&buffer->range, buffer->low,
+                                              buffer->is_workspace ? 0 : buffer->bytes};
+    }
+    spans[FR_COLL_SIDES] = (struct fr_device_span){&before->range, before->piece.src,
+                                                   part->is_queued ? 0 : before->piece.bytes};
+    spans[FR_COLL_SIDES + 1] = (struct fr_device_span){&after->range, after->piece.dst,
+                                                       part->is_queued ? 0 : after->piece.bytes};
+}
+_Static_assert((int)FR_COLL_SIDES + 2 == (int)FR_DEVICE_SPANS, "buffers and copies");
+
+// Waits for the application's work on memory of a task, unless a kernel is launched that has it
+// waited for.
+static void settle(struct fr_coll_task *task)
+{
+    struct fr_device_span spans[FR_DEVICE_SPANS];
+    list_unsettled(&task->part, task->moves ? task->move.unsettled : spans);
+    if (!task->moves && task->team->memory->next->eligible &&
+        fr_device_spans_settle(spans) != FR_OK)
+        fr_coll_agree_refuse(task);
 }
 
 // Whether this rank is in a past operation again: it has the same slots and the same memory, which
@@ -132,7 +151,6 @@ static bool plan(struct fr_coll_task *task)
     bool planned = part->plan(team, part->operation, &task->move) &&
                    fr_coll_copy_plan(&part->before, false, &task->move) &&
                    fr_coll_copy_plan(&part->after, true, &task->move);
-    task->move.is_synced = part->is_queued;
     memory->past = past; // all ranks go on from the same
     memory->last = last;
     return planned;
@@ -153,10 +171,6 @@ void fr_coll_agree_prepare(struct fr_coll_task *task)
     advert->eligible = 1;
     for (int side = 0; side < FR_COLL_SIDES && advert->eligible; side++)
         advert->eligible = prepare_buffer(team, &part->buffers[side], &advert->handles[side]);
-    if (!part->is_queued)
-        advert->eligible = advert->eligible &&
-                           quiesce(&part->before, part->before.piece.src) == FR_OK &&
-                           quiesce(&part->after, part->after.piece.dst) == FR_OK;
     task->user = user_of(part);
     bool known = fr_coll_mapset_number(team, task->user, advert);
     memcpy(advert + 1, part->slots, slot_bytes);
@@ -166,6 +180,7 @@ void fr_coll_agree_prepare(struct fr_coll_task *task)
     task->mark = advert->eligible && !advert->freed_count ? mark_of(task) : 0;
     task->previous = memory->past;
     task->moves = plan(task);
+    settle(task);
     if (!task->moves)
         fr_coll_copy_begin(&part->before, false, part->is_queued, &task->work);
 }

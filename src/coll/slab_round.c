@@ -242,10 +242,14 @@ static bool can_move(const struct fr_coll_slab *slab, const struct fr_coll_post 
     return move && post->mark && (!move->range || move->range->device == slab->range.device);
 }
 
-static enum fr_status copy_before(const struct fr_device_move *move)
+// Makes memory of the program ready for other ranks, where no kernel does.
+static enum fr_status make_ready(const struct fr_device_move *move)
 {
-    if (!move || !move->range)
+    if (!move)
         return FR_OK;
+    enum fr_status status = fr_device_spans_settle(move->unsettled);
+    if (status != FR_OK || !move->range)
+        return status;
     return fr_device_push(move->range, move->before, FR_ROUND_COPIES, FR_ENGINE_SM, move->max_sms);
 }
 
@@ -259,9 +263,11 @@ static enum fr_status run_post(struct fr_coll_slab *slab, uint64_t round,
         status = look_at_kernel(slab, !post->is_queued, over, how);
     else if (can_move(slab, post))
         status = run_kernel(slab, &work, post->move, post->is_queued, over, how);
+    while (status == FR_OK && *over && (*how & FR_ROUND_UNDONE))
+        status = run_kernel(slab, &work, post->move, post->is_queued, over, how);
     if (status == FR_OK)
         return FR_OK;
-    status = copy_before(post->move);
+    status = make_ready(post->move);
     if (status != FR_OK)
         return status;
     status = run_kernel(slab, &work, NULL, post->is_queued, over, how);

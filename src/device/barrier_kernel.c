@@ -7,6 +7,7 @@
 #include "device/device_int.h"
 #include "fabrail/core/meter.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 enum { DEFAULT_BLOCKS = 32 };
@@ -28,7 +29,12 @@ struct launch {
     union params params;
     struct fr_round *round; // points into the parameters
     unsigned blocks;
+    bool asks; // the kernel waits for permission
 };
+
+// The words of a launch: its answer, and what permits it to go on.
+enum { ANSWER_WORDS = 2, PERMIT_WORD = ANSWER_WORDS };
+_Static_assert((int)FR_PUSH_MAX_BLOCKS > (int)PERMIT_WORD, "words of a slot");
 
 // Returns the most blocks that all run at once on the device. Blocks of a launch wait for one
 // another.
@@ -167,7 +173,9 @@ static enum fr_status launch_on(struct launch *launch, struct fr_device_stream *
     int slot = fr_device_words_borrow(launch->kernels, &value);
     if (slot < 0)
         return FR_ERR_UNSUPPORTED; // as many threads as there are slots do the same
-    launch->round->answer = (uintptr_t)fr_device_words_of(launch->kernels, slot);
+    uint64_t *words = fr_device_words_of(launch->kernels, slot);
+    launch->round->answer = (uintptr_t)words;
+    launch->round->permit = launch->asks ? (uintptr_t)&words[PERMIT_WORD] : 0;
     launch->round->value = value;
     int answer = stream->ops->launch(launch->kernels, launch->kernel, launch->blocks,
                                      &launch->params, stream);
@@ -196,6 +204,88 @@ static enum fr_status begin(struct launch *launch, struct fr_device_barrier *bar
     return status;
 }
 
+static enum fr_status end(struct fr_device_barrier *barrier, const uint64_t *words, unsigned *how)
+{
+    struct fr_device_scope scope;
+    uint64_t begun = fr_core_meter_begin();
+    bool entered = fr_device_scope_enter(&barrier->range, &scope) == FR_OK;
+    enum fr_status status = wait_answer(barrier, words, how);
+    fr_device_words_return(barrier->kernels, barrier->slot);
+    barrier->stream->ops->stream_give(barrier->stream, status != FR_OK);
+    barrier->stream = NULL;
+    if (entered)
+        fr_device_scope_leave(&scope);
+    fr_core_meter_end(FR_METER_COPY, begun);
+    return status;
+}
+
+enum fr_status fr_device_spans_settle(const struct fr_device_span spans[FR_DEVICE_SPANS])
+{
+    enum fr_status status = FR_OK;
+    for (int i = 0; i < FR_DEVICE_SPANS && status == FR_OK; i++)
+        if (spans[i].bytes > 0)
+            status = fr_device_sync_app_work(spans[i].range, spans[i].low, spans[i].bytes);
+    return status;
+}
+
+static bool are_settled(const struct fr_device_span spans[FR_DEVICE_SPANS], bool asks)
+{
+    bool settled = true;
+    for (int i = 0; i < FR_DEVICE_SPANS && settled; i++) {
+        const struct fr_device_range *range = spans[i].range;
+        if (spans[i].bytes > 0 && fr_device_owns(range))
+            settled = fr_device_row(range->device)
+                          ->is_settled(range, spans[i].low, spans[i].low + spans[i].bytes, asks);
+    }
+    return settled;
+}
+
+// Launches that are still to wait for the program's work first, since a kernel was launched in vain
+// before.
+static _Atomic unsigned cautious;
+
+static void grow_cautious(void)
+{
+    enum { CAUTIOUS = 64 };
+    atomic_store_explicit(&cautious, CAUTIOUS, memory_order_relaxed);
+}
+
+// Whether the kernel can be launched before it is known that the program's work is over. The first
+// block alone waits for permission, so it must be the first to touch memory of the program.
+static bool may_ask(const struct launch *launch, const struct fr_device_move *move)
+{
+    if (copy_bytes(move->before) > 0 || !launch->round->waits || launch->round->spin_ns == 0)
+        return false;
+    unsigned left = atomic_load_explicit(&cautious, memory_order_relaxed);
+    if (left > 0)
+        atomic_store_explicit(&cautious, left - 1, memory_order_relaxed);
+    return left == 0;
+}
+
+// Launches the kernel, asks meanwhile whether the program's work is over, and permits the kernel to
+// go on, or takes it back and waits for that work.
+static enum fr_status begin_and_ask(struct launch *launch, const struct fr_device_move *move,
+                                    struct fr_device_barrier *barrier)
+{
+    unsigned how;
+    launch->asks = true;
+    enum fr_status status = begin(launch, barrier);
+    launch->asks = false;
+    if (status != FR_OK)
+        return status;
+    bool settled = are_settled(move->unsettled, true);
+    uint64_t *words = fr_device_words_of(barrier->kernels, barrier->slot);
+    __atomic_store_n(&words[PERMIT_WORD], fr_round_permission(&barrier->round, settled),
+                     __ATOMIC_RELEASE);
+    if (settled)
+        return FR_OK;
+    grow_cautious();
+    status = end(barrier, words, &how);
+    if (status == FR_OK)
+        status = fr_device_spans_settle(move->unsettled);
+    return status == FR_OK ? begin(launch, barrier) : status;
+}
+
 static enum fr_status plan_and_begin(const struct fr_round *round, const uint64_t *slabs,
                                      const struct fr_device_move *move,
                                      const struct fr_device_scope *scope,
@@ -211,12 +301,15 @@ static enum fr_status plan_and_begin(const struct fr_round *round, const uint64_
                         : plan_push(&launch, round, slabs, move);
     if (!fits)
         return FR_ERR_UNSUPPORTED;
-    if (move)
-        plan_copies(&launch, move);
-    else
+    if (!move) {
         launch.round->next_word = 0;
-    if (move && move->count > 0 && !move->is_synced) {
-        enum fr_status status = fr_device_push_sync(move->range, move->pieces, move->count);
+        return begin(&launch, barrier);
+    }
+    plan_copies(&launch, move);
+    if (!are_settled(move->unsettled, false)) {
+        if (may_ask(&launch, move))
+            return begin_and_ask(&launch, move, barrier);
+        enum fr_status status = fr_device_spans_settle(move->unsettled);
         if (status != FR_OK)
             return status;
     }
@@ -240,21 +333,6 @@ enum fr_status fr_device_barrier_begin(const struct fr_device_range *range,
     return status;
 }
 
-static enum fr_status end(struct fr_device_barrier *barrier, const uint64_t *words, unsigned *how)
-{
-    struct fr_device_scope scope;
-    uint64_t begun = fr_core_meter_begin();
-    bool entered = fr_device_scope_enter(&barrier->range, &scope) == FR_OK;
-    enum fr_status status = wait_answer(barrier, words, how);
-    fr_device_words_return(barrier->kernels, barrier->slot);
-    barrier->stream->ops->stream_give(barrier->stream, status != FR_OK);
-    barrier->stream = NULL;
-    if (entered)
-        fr_device_scope_leave(&scope);
-    fr_core_meter_end(FR_METER_COPY, begun);
-    return status;
-}
-
 // Asks the driver now and then whether the kernel has ended, since one that failed never answers.
 static bool has_ended(struct fr_device_barrier *barrier)
 {
@@ -275,5 +353,8 @@ enum fr_status fr_device_barrier_look(struct fr_device_barrier *barrier, bool wa
     const uint64_t *words = fr_device_words_of(barrier->kernels, barrier->slot);
     *how = 0;
     *over = waits || read_answer(barrier, words, how) || has_ended(barrier);
-    return *over ? end(barrier, words, how) : FR_OK;
+    enum fr_status status = *over ? end(barrier, words, how) : FR_OK;
+    if (*how & FR_ROUND_UNDONE)
+        grow_cautious();
+    return status;
 }

@@ -152,10 +152,26 @@ static CUresult copy_all(CUcontext ctx, const struct fr_round_copy *copies)
     return result;
 }
 
+// Waits for the host's permission. Returns whether it has come.
+static bool await_permission(const struct fr_round *round)
+{
+    const uint64_t *word = (const uint64_t *)sim_pointer(round->permit);
+    uint64_t begin = sim_now_ns(), said;
+    do
+        said = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    while (said != fr_round_permission(round, true) && said != fr_round_permission(round, false) &&
+           sim_now_ns() - begin < round->spin_ns);
+    return said == fr_round_permission(round, true);
+}
+
 // Meets the other ranks before the bytes move. Sets *go when this kernel shall move them; else it
 // has told the host.
 static CUresult begin(CUcontext ctx, const struct met *at, bool *go)
 {
+    if (at->round->permit && !sim_kernel_may(ctx, at->round->permit, sizeof(uint64_t), false))
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (at->round->permit && !await_permission(at->round))
+        return answer(ctx, at->round, FR_ROUND_UNDONE);
     CUresult result = copy_all(ctx, at->round->before);
     return result == CUDA_SUCCESS ? meet(ctx, at, go) : result;
 }

@@ -349,16 +349,39 @@ static struct fr_device_push_piece copy_between(const struct driver_memory *to,
     return (struct fr_device_push_piece){(uintptr_t)to->address, (uintptr_t)from->address, bytes};
 }
 
+// Where the bytes of a round come from: a copy that the kernel makes before, or one of the
+// program's, which may still be under way on the default stream when the kernel is launched.
+enum origin { FROM_KERNEL, FROM_PROGRAM, FROM_PROGRAM_LATE };
+
+static enum origin origin_of(uint64_t round)
+{
+    return round % 4 != 1 ? FROM_KERNEL : round % 8 == 1 ? FROM_PROGRAM : FROM_PROGRAM_LATE;
+}
+
+static void copy_as_program(struct moving *moving, enum origin origin)
+{
+    CU(cuMemcpyDtoD((CUdeviceptr)(uintptr_t)moving->from.address,
+                    (CUdeviceptr)(uintptr_t)moving->source.address, MOVE_BYTES));
+    if (origin == FROM_PROGRAM)
+        CU(cuStreamSynchronize(CU_STREAM_LEGACY));
+}
+
 // An exchange: all post, the bytes are moved by the kernel if all are marked, else by this rank,
 // and a last round says that they are there. They are copied before and after. Returns whether the
 // kernel has moved them.
 static bool move_all(struct fr_coll_slab *slab, struct moving *moving, uint64_t round)
 {
+    enum origin origin = origin_of(round);
+    if (origin != FROM_KERNEL)
+        copy_as_program(moving, origin);
     const struct fr_device_move move = {
         .range = &moving->range,
         .pieces = moving->pieces,
         .count = (size_t)process_count,
-        .before = {copy_between(&moving->from, &moving->source, MOVE_BYTES)},
+        .unsettled = {{&moving->range, (uintptr_t)moving->from.address,
+                       origin == FROM_KERNEL ? 0 : MOVE_BYTES}},
+        .before = {copy_between(&moving->from, &moving->source,
+                                origin == FROM_KERNEL ? MOVE_BYTES : 0)},
         .after = {copy_between(&moving->result, &moving->to, (size_t)process_count * MOVE_BYTES)},
     };
     unsigned char post[POST_BYTES];

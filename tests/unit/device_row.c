@@ -125,6 +125,14 @@ static enum fr_status settle(const struct fr_device_range *range, uintptr_t low,
     return FR_OK;
 }
 
+static bool is_settled(const struct fr_device_range *range, uintptr_t low, uintptr_t high,
+                       bool asks)
+{
+    CHECK(low < high && range->base <= low);
+    (void)asks;
+    return false;
+}
+
 static const struct fr_device_ops mapped_ops;
 
 static enum fr_status stream_borrow(void *context, enum fr_device_direction direction,
@@ -254,6 +262,7 @@ static const struct fr_device_ops mapped_ops = {
     .scope_leave = scope_leave,
     .current = current,
     .settle = settle,
+    .is_settled = is_settled,
     .stream_borrow = stream_borrow,
     .stream_return = stream_return,
     .stream_give = stream_give,

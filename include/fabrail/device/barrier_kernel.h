@@ -7,6 +7,20 @@
 #include "fabrail/device/reduce.h"
 #include "fabrail/device/round.h"
 
+// Memory of the program, on which it may have work under way. 0 bytes: none.
+struct fr_device_span {
+    const struct fr_device_range *range;
+    uintptr_t low;
+    size_t bytes;
+};
+
+// Spans of the memory of one move.
+enum { FR_DEVICE_SPANS = 4 };
+
+// Waits as fr_device_sync_app_work does, for all spans.
+FR_MUST_CHECK enum fr_status
+fr_device_spans_settle(const struct fr_device_span spans[FR_DEVICE_SPANS]);
+
 // The bytes that a kernel moves once all ranks have come with words that have the same mark.
 struct fr_device_move {
     // names the device and context that move it; NULL: nothing moves
@@ -15,7 +29,10 @@ struct fr_device_move {
     size_t count;
     const struct fr_device_reduction *reduction; // in place of pieces, else NULL
     unsigned max_sms;                            // as in fr_device_push
-    bool is_synced; // the program's work on the pieces is over, else it is waited for
+
+    // Memory of the program that the kernel or other ranks use. The program's work on it is waited
+    // for before they do.
+    struct fr_device_span unsettled[FR_DEVICE_SPANS];
 
     // Copies within the device: `before` prepares what is to be moved and is made in any case;
     // `after` takes what all ranks have moved. Both sides are memory of the context of `range` that
@@ -57,6 +74,7 @@ FR_MUST_CHECK enum fr_status fr_device_barrier_begin(const struct fr_device_rang
 
 // Writes to *over whether the kernel has ended, in any thread; with `waits` it has. Then writes
 // FR_ROUND_* bits to *how, and nothing is under way any more. A failure ends the round too.
+// FR_ROUND_UNDONE: the round is to be begun again.
 FR_MUST_CHECK enum fr_status fr_device_barrier_look(struct fr_device_barrier *barrier, bool waits,
                                                     bool *over, unsigned *how);
 

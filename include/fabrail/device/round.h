@@ -10,6 +10,11 @@
 // next round. The first block meets the others. The last block that has moved its bytes ends the
 // round.
 //
+// A kernel may be launched while the program still has work under way on its memory. It then waits
+// for the host's permission before it tells others anything, since they use that memory as soon as
+// they know. The host permits it, or takes it back, within microseconds. A kernel that hears
+// nothing ends by itself, as the driver may keep the host waiting for other kernels to end.
+//
 // Nobody reads posts where words are alike. So a kernel that waits, and whose word has a mark,
 // stores its word first. It stores its post only once it has seen that others have another mark. A
 // second row of words says whose posts are there.
@@ -30,13 +35,14 @@ enum { FR_ROUND_MARKS = 16 };
 
 // How far a kernel has come, as bits.
 enum {
-    FR_ROUND_MET = 1,     // all ranks have posted
-    FR_ROUND_ALIKE = 2,   // with the same mark; if not, the words are in the mirror
-    FR_ROUND_MOVED = 4,   // the bytes have landed, and the word of the next round is posted
-    FR_ROUND_ENDED = 8,   // all ranks have posted in the next round, with the same mark
-    FR_ROUND_COPIED = 16, // the copies `after` have been made
-    FR_ROUND_GIVEN = 32,  // this rank's post is in all slabs
-    FR_ROUND_POSTS = 64,  // the posts of all ranks are in the mirror
+    FR_ROUND_MET = 1,      // all ranks have posted
+    FR_ROUND_ALIKE = 2,    // with the same mark; if not, the words are in the mirror
+    FR_ROUND_MOVED = 4,    // the bytes have landed, and the word of the next round is posted
+    FR_ROUND_ENDED = 8,    // all ranks have posted in the next round, with the same mark
+    FR_ROUND_COPIED = 16,  // the copies `after` have been made
+    FR_ROUND_GIVEN = 32,   // this rank's post is in all slabs
+    FR_ROUND_POSTS = 64,   // the posts of all ranks are in the mirror
+    FR_ROUND_UNDONE = 128, // there was no permission: the kernel has done nothing
 };
 
 // A copy within the device. Both sides have the same alignment to FR_ROUND_UNIT_BYTES.
@@ -83,6 +89,8 @@ struct fr_round {
     uint32_t size;
     uint32_t waits; // else the kernel posts and ends
     uint32_t spare;
+    uint64_t
+        permit; // address of a page-locked word that the kernel waits for; 0: it waits for none
     struct fr_round_copy before[FR_ROUND_COPIES]; // made before the post
     struct fr_round_copy after[FR_ROUND_COPIES];  // made at the end
 };
@@ -116,10 +124,18 @@ FR_PUSH_FUNCTION uint64_t fr_round_answer(const struct fr_round *round, uint64_t
     return FR_ROUND_ANSWER | round->value << FR_ROUND_HOW_BITS | how;
 }
 
-// Returns the word by which a block tells the others a bit for this round.
+// Returns the word by which the host permits a kernel to go on, or takes it back.
+FR_PUSH_FUNCTION uint64_t fr_round_permission(const struct fr_round *round, uint32_t yes)
+{
+    return fr_round_answer(round, yes != 0);
+}
+
+// Returns the word by which a block tells the others a bit for this launch, which grows from launch
+// to launch. A round that was not permitted is launched once more, without a wait for permission.
 FR_PUSH_FUNCTION uint64_t fr_round_said(const struct fr_round *round, uint32_t yes)
 {
-    return round->word / FR_ROUND_MARKS * 2 + (yes != 0);
+    uint64_t launch = round->word / FR_ROUND_MARKS * 2 + (round->permit == 0);
+    return launch * 2 + (yes != 0);
 }
 
 #endif

@@ -163,7 +163,7 @@ static __device__ __forceinline__ void round_tell_blocks(const struct fr_round &
 }
 
 // Waits for what the first block says. A block that gets a multiprocessor late may find the word of
-// a later round. The host has then been told to go on without the blocks of this launch.
+// a later launch. The host has then been told to go on without the blocks of this launch.
 static __device__ __forceinline__ bool round_ask_blocks(const struct fr_round &round, int what)
 {
     bool yes = false;
@@ -171,7 +171,7 @@ static __device__ __forceinline__ bool round_ask_blocks(const struct fr_round &r
         uint64_t said;
         do
             said = acquire_of_device(round.control + what * sizeof(uint64_t));
-        while (said / 2 < round.word / FR_ROUND_MARKS);
+        while (said / 2 < fr_round_said(&round, 0) / 2);
         yes = said == fr_round_said(&round, 1);
     }
     return __syncthreads_or(yes) != 0;
@@ -223,9 +223,30 @@ static __device__ __forceinline__ bool round_meet(const struct fr_round &round,
     return false;
 }
 
+// Waits for the host's permission, by the first block. Returns whether it has come in time.
+static __device__ __forceinline__ bool round_await_permission(const struct fr_round &round)
+{
+    bool yes = false;
+    if (threadIdx.x == 0) {
+        uint64_t begin = clock_ns(), said;
+        bool has_come;
+        do {
+            said = acquire_of_system(round.permit);
+            yes = said == fr_round_permission(&round, true);
+            has_come = yes || said == fr_round_permission(&round, false);
+        } while (!has_come && clock_ns() - begin < round.spin_ns);
+    }
+    return __syncthreads_or(yes) != 0;
+}
+
 static __device__ __forceinline__ bool round_begin(const struct fr_round &round,
                                                    const uint64_t *slabs)
 {
+    if (round.permit != 0 && blockIdx.x == 0 && !round_await_permission(round)) {
+        round_tell_blocks(round, FR_ROUND_GO, false);
+        round_tell_host(round, FR_ROUND_UNDONE);
+        return false;
+    }
     if (has_copies(round.before)) {
         for (int i = 0; i < FR_ROUND_COPIES; i++)
             round_copy(round.before[i]);

@@ -24,6 +24,7 @@
     X(app_work_mark)                                                                               \
     X(app_work_is_under_way)                                                                       \
     X(settle)                                                                                      \
+    X(is_settled)                                                                                  \
     X(stream_borrow)                                                                               \
     X(stream_return)                                                                               \
     X(stream_give)                                                                                 \

@@ -12,7 +12,8 @@
 //
 // Some memory cannot be told so; with driver 580 that is all VMM memory. For that the default
 // streams are waited for in every MPI call, once for all such memory of a device. Asking an idle
-// stream whether it has work takes as long as waiting for it: 1.5 to 1.7 us on an H200.
+// stream whether it has work takes as long as waiting for it: 1.5 to 1.7 us on an H200. A kernel
+// that others need can be launched meanwhile, and wait for the answer (round.h).
 //
 // The device is not made to wait in its place. An event on the legacy stream would make all
 // blocking streams of the application wait for each other. And where ranks agree in host memory,
@@ -210,24 +211,75 @@ static enum fr_status settle_here(const struct fr_device_range *range, CUcontext
     return status;
 }
 
+// Whether bytes lie in the allocation of their range. Bytes beyond it belong to other allocations,
+// of which nothing is known. The range of VMM memory may hold several.
+static bool is_inside(const struct fr_device_range *range, uintptr_t low, uintptr_t high)
+{
+    return range->kind < FR_KIND_VMM && low >= range->base && high - range->base <= range->bytes;
+}
+
+static bool is_known_settled(const struct fr_device_range *range, bool inside)
+{
+    if (inside && is_synced(range->buffer_id))
+        return true;
+    forget_older_calls();
+    return (waited_devices & bit_of(range)) != 0;
+}
+
 enum fr_status fr_cuda_settle(const struct fr_device_range *range, uintptr_t low, uintptr_t high)
 {
-    // Bytes beyond the range belong to other allocations, of which nothing is known. The range of
-    // VMM memory may hold several.
-    bool inside =
-        range->kind < FR_KIND_VMM && low >= range->base && high - range->base <= range->bytes;
-    if (inside && is_synced(range->buffer_id))
-        return FR_OK;
-    forget_older_calls();
-    if (waited_devices & bit_of(range))
-        return FR_OK;
+    bool inside = is_inside(range, low, high);
     struct fr_device_scope scope;
+    if (is_known_settled(range, inside))
+        return FR_OK;
     enum fr_status status = fr_cuda_scope_enter(range, &scope);
     if (status != FR_OK)
         return status;
     status = settle_here(range, scope.context, inside);
     fr_cuda_scope_leave(&scope);
     return status;
+}
+
+// Asks whether the default streams of a context, which is current, have nothing under way.
+static bool is_idle(CUcontext context)
+{
+    const CUstream streams[] = {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+    bool idle = has_waited(context) || fr_cu.cuStreamQuery != NULL;
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(streams) && idle && !has_waited(context); i++)
+        idle = !fr_cuda_is_captured(streams[i]) && fr_cu.cuStreamQuery(streams[i]) == CUDA_SUCCESS;
+    if (idle)
+        note_waited(context);
+    return idle;
+}
+
+// As is_idle, for the context that was current when the application made its calls.
+static bool is_idle_outside(void)
+{
+    CUcontext outer = fr_cuda_scope_outer(), popped = NULL;
+    if (FR_LIKELY(outer == NULL))
+        return true;
+    if (fr_cu.cuCtxPushCurrent_v2(outer) != CUDA_SUCCESS)
+        return false;
+    bool idle = is_idle(outer);
+    (void)fr_cu.cuCtxPopCurrent_v2(&popped);
+    return idle;
+}
+
+// Memory that the driver can be told of is waited for once, by fr_cuda_settle.
+bool fr_cuda_is_settled(const struct fr_device_range *range, uintptr_t low, uintptr_t high,
+                        bool asks)
+{
+    bool inside = is_inside(range, low, high);
+    struct fr_device_scope scope;
+    if (is_known_settled(range, inside))
+        return true;
+    if (!asks || inside || fr_cuda_scope_enter(range, &scope) != FR_OK)
+        return false;
+    bool idle = is_idle(scope.context) && is_idle_outside();
+    if (idle && fr_device_call != 0)
+        waited_devices |= bit_of(range);
+    fr_cuda_scope_leave(&scope);
+    return idle;
 }
 
 void fr_cuda_settled_release(void)
