@@ -254,8 +254,8 @@ void fr_coll_reduce_begin(struct fr_coll_task *task, struct fr_coll_team *team,
         .move = move,
         .steps = 1,
         .move_all = suits_one(team, reduce) ? move_all : NULL,
-        .moment_ns =
-            fr_policy_reduction_moment_ns(reduce->elements * reduce->element_bytes, team->size),
+        .moment_ns = fr_policy_reduction_moment_ns(reduce->elements * reduce->element_bytes,
+                                                   team->size, reduce->form == FR_COLL_SCATTERED),
         .operation = reduce,
     };
     task->part.before.own = own_source(team, reduce);

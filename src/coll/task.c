@@ -178,6 +178,22 @@ static void meter_wait(struct fr_coll_task *task, bool met)
     }
 }
 
+// Waits a moment for ranks that come to their calls now, so that all can share the work. Those that
+// come later find a rank that computes, and the last one does the work of all.
+static enum fr_status linger(struct fr_coll_task *task, const struct fr_coll_post *post, bool *met)
+{
+    struct fr_wait time = {0};
+    enum fr_status status = FR_OK;
+    const bool lingers = task->part.move_all && task->team->segment && !task->has_lingered &&
+                         fr_coll_team_is_awaited(task->team);
+    task->has_lingered = task->has_lingered || lingers;
+    while (lingers && status == FR_OK && !*met && fr_wait_ns(&time) < task->part.moment_ns) {
+        fr_wait_pause();
+        status = fr_coll_round_meet(task->team, &task->round, post, met);
+    }
+    return status;
+}
+
 static bool meet_adverts(struct fr_coll_task *task)
 {
     struct fr_coll_team *team = task->team;
@@ -191,6 +207,8 @@ static bool meet_adverts(struct fr_coll_task *task)
     };
     bool met = false;
     enum fr_status status = fr_coll_round_meet(team, &task->round, &post, &met);
+    if (status == FR_OK && !met)
+        status = linger(task, &post, &met);
     meter_wait(task, met || status != FR_OK);
     if (status != FR_OK)
         return end(task, status);
@@ -347,6 +365,7 @@ static void begin(struct fr_coll_task *task, struct fr_coll_team *team, const ch
     task->is_by_posts = false;
     task->waits = false;
     task->is_loaded = false;
+    task->has_lingered = false;
     task->waiting = 0;
     task->turn = team->begun++;
     task->step = 0;

@@ -109,11 +109,6 @@ struct fr_device_reduction;
 unsigned fr_device_push_plan(struct fr_push_head *head, struct fr_push_piece *into, size_t room,
                              const struct fr_device_push_piece *pieces, size_t count,
                              unsigned max_blocks, size_t *next);
-// Waits for what the application has done to its side of the pieces with calls that look
-// synchronous but are not.
-FR_MUST_CHECK enum fr_status fr_device_push_sync(const struct fr_device_range *range,
-                                                 const struct fr_device_push_piece *pieces,
-                                                 size_t count);
 // Fills the parameters of a reduction.
 void fr_device_reduce_fill(struct fr_reduce *params, const struct fr_device_reduction *reduction);
 // Returns the number of blocks for a reduction.

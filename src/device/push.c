@@ -118,8 +118,8 @@ static void push_by_engines(struct fr_device_work *work, const struct fr_device_
 
 // The application's side of the pieces is the destination if that lies in the range and the source
 // does not.
-enum fr_status fr_device_push_sync(const struct fr_device_range *range,
-                                   const struct fr_device_push_piece *pieces, size_t count)
+static enum fr_status push_sync(const struct fr_device_range *range,
+                                const struct fr_device_push_piece *pieces, size_t count)
 {
     uintptr_t low = UINTPTR_MAX, high = 0;
     for (size_t i = 0; i < count; i++) {
@@ -149,7 +149,7 @@ void fr_device_push_begin(const struct fr_device_range *range,
     work->metered = fr_core_meter_begin();
     work->polls = origin == FR_ORIGIN_OWN; // these are words that ranks wait for
     if (origin == FR_ORIGIN_APP)
-        work->status = fr_device_push_sync(range, pieces, count);
+        work->status = push_sync(range, pieces, count);
     if (work->status == FR_OK) {
         if (engine == FR_ENGINE_SM)
             work->kernels = fr_device_kernels_get(&scope, FR_IMAGE_PUSH);

@@ -41,12 +41,14 @@ bool fr_policy_reduction_suits_one(size_t bytes, int ranks, bool is_scattered)
     return ranks <= 2 || bytes <= (size_t)BY_ONE_BYTES / (size_t)(ranks - 2);
 }
 
-// A rank comes from its call to its wait within a microsecond or two. On two H100 a shared
-// reduction of 4 MiB takes 4 us less than one rank's, of 16 MiB 26 us less.
-int64_t fr_policy_reduction_moment_ns(size_t bytes, int ranks)
+// A rank comes to its call soon after others, and from its call to its wait within a microsecond or
+// two. On two H100 a shared reduction of 4 MiB takes 4 us less than one rank's, of 16 MiB 26 us
+// less. A scattered one takes one rank a launch for each result, and twice the time of a long one.
+int64_t fr_policy_reduction_moment_ns(size_t bytes, int ranks, bool is_scattered)
 {
     enum { MOMENT_NS = 4000, LEAST_BYTES = 8 << 20 };
-    return ranks > 1 && bytes >= (size_t)LEAST_BYTES / (size_t)(ranks - 1) ? MOMENT_NS : 0;
+    const size_t least_bytes = is_scattered ? 0 : LEAST_BYTES;
+    return ranks > 1 && bytes >= least_bytes / (size_t)(ranks - 1) ? MOMENT_NS : 0;
 }
 
 unsigned fr_policy_sms_of(unsigned sms, int sharers)

@@ -53,7 +53,8 @@ struct fr_coll_part {
     // it or none. The others may be in no call that goes on with the task.
     enum fr_status (*move_all)(struct fr_coll_team *team, void *operation,
                                struct fr_device_work *work);
-    // How long the rank that moves all first looks whether the others go on, and would share that.
+    // How long ranks look whether the others come too, and would share the work of one that moves
+    // all.
     int64_t moment_ns;
     void *operation;
 };
@@ -92,8 +93,9 @@ struct fr_coll_task {
     uint64_t turn; // count of the team's operations that were begun before
     int step;
     struct fr_coll_round round;
-    struct fr_coll_post post;    // of data
-    bool is_loaded;              // for this round
+    struct fr_coll_post post; // of data
+    bool is_loaded;           // for this round
+    bool has_lingered;
     uint32_t word;               // posted in all rounds but that of adverts
     enum fr_coll_slab_done done; // what a kernel has moved
     // The agreement's part.

@@ -28,9 +28,9 @@ bool fr_policy_reduction_is_shared(size_t bytes, int ranks, bool to_root, size_t
 // that is scattered takes a launch for each rank.
 bool fr_policy_reduction_suits_one(size_t bytes, int ranks, bool is_scattered);
 
-// Returns for how many nanoseconds that rank looks whether the others come in time to share the
-// work. 0 where a share would save no more.
-int64_t fr_policy_reduction_moment_ns(size_t bytes, int ranks);
+// Returns for how many nanoseconds ranks look whether the others come in time to share the work. 0
+// where a share would save no more.
+int64_t fr_policy_reduction_moment_ns(size_t bytes, int ranks, bool is_scattered);
 
 // Returns the most multiprocessors of a kernel that does the work of all ranks, of which `sharers`
 // are on its GPU: theirs are idle meanwhile. `sms` is the most of one rank, 0 for the default.
