@@ -25,9 +25,9 @@ struct fr_coll_slab_memory {
     struct fr_ipc_mapping *mappings; // by rank of those, as the next ones
     struct fr_ipc_handle *handles;
     uint64_t *addresses; // of all slabs, where this device sees them
-    struct fr_lock lock;
-    uint32_t busy FR_GUARDED_BY(lock); // a bit for each place that this rank uses or offers
-    uint32_t uses FR_GUARDED_BY(lock); // at least the number of each use of a place
+    struct fr_lock lock; // guards the next two
+    uint32_t busy;       // a bit for each place that this rank uses or offers
+    uint32_t uses;       // at least the number of each use of a place
     // The last use of each place, once this rank has left it. The others may store there until they
     // have left it too. Belongs to who has made the place busy.
     struct fr_coll_slab_use {
