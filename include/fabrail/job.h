@@ -117,6 +117,9 @@ bool fr_job_has_failed(void);
 // the communicator.
 int fr_job_rank_in(fr_word comm, int rank, uint64_t *id);
 
+// Does so for a communicator that has a name, and writes that. Returns -1 for any other.
+int fr_job_rank_named(fr_word comm, int rank, uint64_t *name);
+
 // Returns the name of a communicator. It is the same on all its processes, inter-communicators
 // included; no other communicator of the job has it, ever. Returns 0 on all its processes where
 // the name is unknown. Then some processes are outside of MPI_COMM_WORLD (spawned, connected), or

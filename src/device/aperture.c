@@ -17,6 +17,7 @@ enum {
 static void (*_Atomic ask_sizes)(size_t *read_bytes, size_t *write_bytes);
 static _Atomic size_t most_bytes[2]; // by direction; valid once `is_ready`
 static atomic_bool is_ready;
+_Atomic size_t fr_device_aperture_most_read;
 
 static _Atomic uint64_t copies[2], bytes_copied[2];
 static const struct fr_device_aperture_way *_Atomic last_way;
@@ -77,6 +78,9 @@ const char *fr_device_aperture_way(int device, const char **why_not)
 void fr_device_aperture_start(void (*sizes)(size_t *read_bytes, size_t *write_bytes))
 {
     atomic_store_explicit(&is_ready, false, memory_order_relaxed);
+    bool is_off = fr_core_settings()->cpu_access == FR_CPU_ACCESS_OFF;
+    atomic_store_explicit(&fr_device_aperture_most_read, is_off ? 0 : SIZE_MAX,
+                          memory_order_relaxed);
     atomic_store_explicit(&ask_sizes, sizes, memory_order_release);
 }
 
@@ -90,6 +94,7 @@ static size_t most_of(enum fr_device_direction direction)
         ask(&to_host, &to_device);
         atomic_store_explicit(&most_bytes[FR_TO_STAGE], to_host, memory_order_relaxed);
         atomic_store_explicit(&most_bytes[FR_FROM_STAGE], to_device, memory_order_relaxed);
+        atomic_store_explicit(&fr_device_aperture_most_read, to_host, memory_order_relaxed);
         atomic_store_explicit(&is_ready, true, memory_order_release);
     }
     return atomic_load_explicit(&most_bytes[direction], memory_order_relaxed);
@@ -231,7 +236,8 @@ enum fr_status fr_device_aperture_copy(const struct fr_device_range *range,
     return FR_OK;
 }
 
-bool fr_device_aperture_reads(const struct fr_device_range *range, uintptr_t address, size_t bytes)
+bool fr_device_aperture_may_read(const struct fr_device_range *range, uintptr_t address,
+                                 size_t bytes)
 {
     if (bytes > most_of(FR_TO_STAGE) || !may_have(range, address, address + bytes))
         return false;

@@ -181,7 +181,8 @@ static bool stage_and_run(struct fr_request_op *op, int *result)
         fr_request_op_free(op);
         return true;
     }
-    fr_intercept_mark_plain(op);
+    if (!op->send)
+        fr_intercept_mark_plain(op);
     // An RTS may come even into the application's own memory.
     bool is_looked_at = op->receive.takes_rts && op->view_count;
     if (outcome == FR_BUFFER_UNCHANGED && !is_looked_at) {
@@ -261,7 +262,8 @@ static bool serve(struct fr_request_op *op, enum fr_status status, int *result)
 static bool needs_no_views(enum fr_fn fn)
 {
     const char *report = fr_core_settings()->report;
-    return fr_intercept_is_gpu_aware() && (!report || !report[0]) &&
+    return !fr_intercept_rndv_is_enabled && // for MPIs that are not GPU-aware
+           fr_intercept_is_gpu_aware() && (!report || !report[0]) &&
            fr_intercept_passes_any_memory(fn, true);
 }
 

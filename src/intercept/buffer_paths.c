@@ -113,6 +113,8 @@ static struct fr_policy_choice choose_path(const struct fr_request_op *op,
 static void count_view(struct fr_request_op *op, const struct fr_staging_view *view,
                        struct fr_policy_choice choice, const char *scheme)
 {
+    if (FR_LIKELY(!fr_report_on))
+        return;
     bool staged = choice.path == FR_PATH_HOST || choice.path == FR_PATH_FABRIC;
     if (staged && view->out_bytes && fr_intercept_receives(op->fn))
         fr_intercept_count_later(op, view, choice, scheme);
@@ -135,28 +137,37 @@ static enum fr_buffer_outcome choose_for_host(struct fr_request_op *op,
     return started ? FR_BUFFER_STAGED : FR_BUFFER_UNCHANGED;
 }
 
-// Chooses for device memory. Where MPI could only get it through host memory, it may be sent by
-// rendezvous instead.
+// Chooses for device memory that does not go by rendezvous. `left` is why it does not, NULL where
+// nobody has asked.
+static enum fr_buffer_outcome choose_for_mpi(struct fr_request_op *op, struct fr_staging_view *view,
+                                             const char *left, int *result)
+{
+    struct fr_policy_choice choice = choose_path(op, view);
+    if (choice.path == FR_PATH_HOST && fr_report_on)
+        choice.reason = left ? left : fr_intercept_staged_because(op, view, choice.reason);
+    count_view(op, view, choice, NULL);
+    if (choice.path == FR_PATH_REFUSE) {
+        *result = refuse(op, view->range.kind, choice.reason);
+        return FR_BUFFER_FAILED;
+    }
+    return choice.path == FR_PATH_PASS ? FR_BUFFER_UNCHANGED : FR_BUFFER_STAGED;
+}
+
+// Chooses for device memory. Rendezvous comes first: it is enabled where MPI could only get device
+// memory through host memory, and then asks for no path.
 static enum fr_buffer_outcome choose_for_device(struct fr_request_op *op,
                                                 struct fr_staging_view *view, int *result)
 {
+    struct fr_policy_choice choice = {.reason = NULL};
     const char *scheme = NULL;
     if (fr_intercept_rndv_is_enabled)
         fr_rndv_progress_in_passing(&view->range);
     view->expects_rts = op->receive.takes_rts && view->out_bytes && !view->in_bytes;
     view->as_bytes = op->receive.takes_rts && view->out_bytes && !fr_intercept_takes_parts();
-    struct fr_policy_choice choice = choose_path(op, view);
-    bool is_staged = choice.path == FR_PATH_HOST;
-    if (is_staged && fr_report_on)
-        choice.reason = fr_intercept_staged_because(op, view, choice.reason);
-    bool started =
-        is_staged && view->in_bytes > 0 && fr_intercept_send_start(op, view, &choice, &scheme);
+    if (!view->in_bytes || !fr_intercept_send_start(op, view, &choice, &scheme))
+        return choose_for_mpi(op, view, choice.reason, result);
     count_view(op, view, choice, scheme);
-    if (choice.path == FR_PATH_REFUSE) {
-        *result = refuse(op, view->range.kind, choice.reason);
-        return FR_BUFFER_FAILED;
-    }
-    return started || choice.path != FR_PATH_PASS ? FR_BUFFER_STAGED : FR_BUFFER_UNCHANGED;
+    return FR_BUFFER_STAGED;
 }
 
 enum fr_buffer_outcome fr_intercept_choose_paths(struct fr_request_op *op, int *result)

@@ -348,10 +348,12 @@ static __attribute__((noinline, cold)) void look_for_errands(const fr_word *regi
     enum { LOOK_NS = 100000000 };
     static _Atomic int64_t looked_ns;
     int64_t now = fr_time_coarse_ns();
-    if (fr_intercept_handler_frame != 0 || fr_abi_is_internal(caller_of(registers, stack)))
+    bool proves = atomic_load_explicit(&fr_intercept_is_to_prove, memory_order_relaxed);
+    bool is_due = now - atomic_load_explicit(&looked_ns, memory_order_relaxed) >= LOOK_NS;
+    if ((!proves && !is_due) || fr_intercept_handler_frame != 0 ||
+        fr_abi_is_internal(caller_of(registers, stack)))
         return;
-    if (atomic_load_explicit(&fr_intercept_is_to_prove, memory_order_relaxed) &&
-        fr_intercept_may_prove()) {
+    if (proves && fr_intercept_may_prove()) {
         fr_intercept_dispatch_late(registers);
         fr_intercept_prove_late();
         fr_intercept_exit_late();

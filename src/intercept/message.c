@@ -217,11 +217,7 @@ bool fr_intercept_receives(enum fr_fn fn)
 
 bool fr_intercept_address_of(fr_word comm, int rank, int tag, struct fr_rndv_address *address)
 {
-    uint64_t id;
-    address->comm = fr_job_comm_name(comm);
-    if (address->comm == 0) // perhaps no communicator at all
-        return false;
-    address->to = fr_job_rank_in(comm, rank, &id);
+    address->to = fr_job_rank_named(comm, rank, &address->comm);
     address->tag = tag;
     return address->to >= 0;
 }
@@ -413,7 +409,8 @@ int fr_intercept_call_real(struct fr_request_op *op)
         return send_synchronously(op);
     if (pushes && (op->fn == FR_FN_MPI_Sendrecv || op->fn == FR_FN_MPI_Sendrecv_c))
         return send_and_receive(op);
-    int rc = fr_request_call_real(op->fn, op->args);
+    bool returns = fr_abi_rows[op->fn].request >= 0; // without a wait
+    int rc = returns ? fr_abi_call(op->fn, op->args) : fr_request_call_real(op->fn, op->args);
     follow_rts(op, pushes, rc);
     return rc;
 }
@@ -422,7 +419,7 @@ void fr_intercept_mark_plain(const struct fr_request_op *op)
 {
     struct fr_rndv_address address;
     int peer = fr_abi_rows[op->fn].peer;
-    if (fr_intercept_rndv_is_enabled && peer >= 0 && op->view_count && !op->send &&
+    if (fr_intercept_rndv_is_enabled && peer >= 0 && op->view_count &&
         fr_rndv_marks_rts((int64_t)op->views[0].in_bytes) &&
         fr_intercept_address_of(op->object, (int)op->args[peer], (int)op->args[peer + 1], &address))
         fr_rndv_mark_plain(&address, op->views[0].in_bytes, fr_request_serial && !op->persistent);

@@ -87,7 +87,7 @@ void fr_intercept_send_rewrite(struct fr_request_op *op);
 // Makes the real call of an operation, and what follows an RTS if it sends one. Returns MPI's code.
 int fr_intercept_call_real(struct fr_request_op *op);
 
-// Notes a message that goes to MPI as it is, though it may be as long as an RTS.
+// Notes a message that goes to MPI as it is, without an RTS, though it may be as long as one.
 void fr_intercept_mark_plain(const struct fr_request_op *op);
 
 // Returns whether a persistent send of this view could ever go by rendezvous.

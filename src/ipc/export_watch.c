@@ -154,15 +154,20 @@ void fr_ipc_importers_forget(uint64_t buffer_id)
     fr_core_unlock(&lock);
 }
 
-// Copies the next buffers to look at, since the driver cannot be asked under the lock.
-static size_t list_next(struct shared *next, size_t max)
+struct buffer {
+    uint64_t id;
+    uintptr_t base;
+};
+
+// Lists the next buffers to look at, since the driver cannot be asked under the lock.
+static size_t list_next(struct buffer *next, size_t max)
 {
     size_t count = 0;
     fr_core_lock(&lock);
     size_t all = HASH_COUNT(table);
     for (; count < max && count < all; count++) {
         struct shared *shared = shared_of(turn.next);
-        next[count] = *shared;
+        next[count] = (struct buffer){shared->buffer_id, shared->base};
         fr_list_remove(&shared->link);
         fr_list_push_back(&turn, &shared->link);
     }
@@ -173,14 +178,14 @@ static size_t list_next(struct shared *next, size_t max)
 // Looks at the next buffers, `most` at most.
 static void look(size_t most)
 {
-    struct shared next[LOOK_AT];
+    struct buffer next[LOOK_AT];
     size_t looked = 0, count = 0;
     do {
         size_t max = most - looked < LOOK_AT ? most - looked : LOOK_AT;
         count = list_next(next, max);
         for (size_t i = 0; i < count; i++) {
-            if (!fr_device_is_buffer((const void *)next[i].base, next[i].buffer_id))
-                fr_ipc_export_drop(next[i].buffer_id);
+            if (!fr_device_is_buffer((const void *)next[i].base, next[i].id))
+                fr_ipc_export_drop(next[i].id);
         }
         looked += count;
     } while (count == LOOK_AT && looked < most);

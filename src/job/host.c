@@ -60,6 +60,11 @@ static _Atomic int64_t refused_ns; // when room was refused last, 0 never
 static struct fr_lock take_lock = FR_LOCK_INIT;
 static _Atomic uint64_t taken; // messages, written under take_lock
 
+// The cell of the message to take next, and its turn once that has come. NULL while there is no
+// queue to look at.
+static struct fr_job_control_cell *_Atomic next_cell;
+static _Atomic uint64_t next_turn;
+
 static struct header *get_memory(void)
 {
     return atomic_load_explicit(&memory, memory_order_acquire);
@@ -180,6 +185,7 @@ void fr_job_host_close(void)
     if (!have_all_attached(header) && host.count > 1)
         fr_job_shm_remove(&host.name);
     atomic_store_explicit(&ready, false, memory_order_release);
+    atomic_store_explicit(&next_cell, NULL, memory_order_release);
     atomic_store_explicit(&memory, NULL, memory_order_release);
     fr_job_shm_close(&host.shm);
     free(host.members);
@@ -326,11 +332,32 @@ static void copy_out(struct fr_job_control_cell *cell, struct fr_job_control_mes
     memcpy(message->data, cell->message.data, message->bytes);
 }
 
-bool fr_job_host_any(void)
+// Sets which cell to look at next. Threads that look meanwhile may see no message, or one that
+// fr_job_host_take then does not find.
+static void look_at(uint64_t number)
+{
+    atomic_store_explicit(&next_turn, turn_before(number) + 1, memory_order_relaxed);
+    atomic_store_explicit(&next_cell, cell_of(host.index, number), memory_order_release);
+}
+
+// Begins to look at this process's queue, once there is one.
+static bool find_queue(void)
 {
     struct fr_job_control_entry *entry = entry_of(host.index);
-    return entry != NULL && is_there(&entry->has_queue) &&
-           has_message(atomic_load_explicit(&taken, memory_order_relaxed));
+    if (entry == NULL || !is_there(&entry->has_queue))
+        return false;
+    fr_core_lock(&take_lock);
+    look_at(atomic_load_explicit(&taken, memory_order_relaxed));
+    fr_core_unlock(&take_lock);
+    return fr_job_host_any();
+}
+
+bool fr_job_host_any(void)
+{
+    struct fr_job_control_cell *cell = atomic_load_explicit(&next_cell, memory_order_acquire);
+    if (FR_UNLIKELY(cell == NULL))
+        return find_queue();
+    return turn_of(cell) == atomic_load_explicit(&next_turn, memory_order_relaxed);
 }
 
 bool fr_job_host_take(struct fr_job_control_message *message)
@@ -345,6 +372,7 @@ bool fr_job_host_take(struct fr_job_control_message *message)
         copy_out(cell, message);
         atomic_store_explicit(&cell->turn, turn_before(number) + 2, memory_order_release);
         atomic_store_explicit(&taken, number + 1, memory_order_relaxed);
+        look_at(number + 1);
     }
     fr_core_unlock(&take_lock);
     return has;

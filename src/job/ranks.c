@@ -266,15 +266,30 @@ static struct ranks *find_out(fr_word comm)
     return first;
 }
 
-int fr_job_rank_in(fr_word comm, int rank, uint64_t *id)
+static struct ranks *ranks_of(fr_word comm, struct fr_job_remembered *remembered)
 {
-    struct fr_job_remembered *remembered = fr_job_recall(comm);
     struct ranks *ranks =
         remembered ? atomic_load_explicit(&remembered->ranks, memory_order_acquire) : NULL;
-    if (FR_UNLIKELY(!ranks))
-        ranks = find_out(comm);
+    return FR_LIKELY(ranks) ? ranks : find_out(comm);
+}
+
+int fr_job_rank_in(fr_word comm, int rank, uint64_t *id)
+{
+    struct ranks *ranks = ranks_of(comm, fr_job_recall(comm));
     if (!ranks || rank < 0 || rank >= ranks->count)
         return -1;
     *id = ranks->id;
+    return ranks->in_world[rank];
+}
+
+int fr_job_rank_named(fr_word comm, int rank, uint64_t *name)
+{
+    struct fr_job_remembered *remembered = fr_job_recall(comm);
+    if (!remembered || !remembered->name) // perhaps no communicator at all
+        return -1;
+    struct ranks *ranks = ranks_of(comm, remembered);
+    if (!ranks || rank < 0 || rank >= ranks->count)
+        return -1;
+    *name = remembered->name;
     return ranks->in_world[rank];
 }

@@ -23,14 +23,35 @@ _Atomic bool fr_request_has_handler;
 
 static struct fr_lock table_lock = FR_LOCK_INIT;
 static struct fr_request_op *table FR_GUARDED_BY(table_lock);
+// The first in the table, and no operation. It stays: the table would otherwise be made and freed
+// for each operation that is alone.
+static struct fr_request_op anchor FR_GUARDED_BY(table_lock);
 // Operations that found no memory for a place in the table; searched one by one.
 static struct fr_request_op *overflow FR_GUARDED_BY(table_lock);
 static size_t early_count FR_GUARDED_BY(table_lock);
+
+static void overflow_add(struct fr_request_op *op) FR_REQUIRES(table_lock)
+{
+    op->next = overflow;
+    overflow = op;
+}
+
+// Makes the table. Returns false without memory.
+static bool make_table(void) FR_REQUIRES(table_lock)
+{
+    anchor.key = FR_PTR(&anchor); // which is no request
+    HASH_ADD(hh, table, key, sizeof(anchor.key), &anchor);
+    return FR_HASH_HAS(&anchor);
+}
 
 static void insert(struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
     struct fr_request_op *first = NULL;
     unsigned hash;
+    if (FR_UNLIKELY(!table) && !make_table()) {
+        overflow_add(op);
+        return;
+    }
     HASH_VALUE(&op->key, sizeof(op->key), hash);
     HASH_FIND_BYHASHVALUE(hh, table, &op->key, sizeof(op->key), hash, first);
     if (first) {
@@ -40,10 +61,8 @@ static void insert(struct fr_request_op *op) FR_REQUIRES(table_lock)
     }
     op->next = NULL;
     HASH_ADD_BYHASHVALUE(hh, table, key, sizeof(op->key), hash, op);
-    if (!FR_HASH_HAS(op)) {
-        op->next = overflow;
-        overflow = op;
-    }
+    if (!FR_HASH_HAS(op))
+        overflow_add(op);
 }
 
 static bool unlink_from(struct fr_request_op **list, struct fr_request_op *op)
@@ -65,7 +84,8 @@ struct walk {
 
 static struct fr_request_op *walk_first(struct walk *walk) FR_REQUIRES(table_lock)
 {
-    walk->first = walk->op = table ? table : overflow;
+    struct fr_request_op *first = table ? table->hh.next : NULL; // behind the anchor
+    walk->first = walk->op = first ? first : overflow;
     return walk->op;
 }
 

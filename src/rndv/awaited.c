@@ -32,14 +32,13 @@ void fr_rndv_ledger_count_waiting(int rank, int more)
         atomic_fetch_add_explicit(&ledger->waiting, (uint64_t)more, memory_order_relaxed);
 }
 
+// Whether a sender has said lately that it waits. Reads no clock once that is long ago.
 static bool was_awaited(struct fr_rndv_ledger *ledger)
 {
     int64_t told_ns = atomic_load_explicit(&ledger->awaited_ns, memory_order_relaxed);
-    if (FR_LIKELY(told_ns == 0))
-        return false;
-    if (fr_time_ns() - told_ns < AWAITED_NS)
-        return true;
-    (void)atomic_compare_exchange_strong(&ledger->awaited_ns, &told_ns, 0); // no clock from now on
+    if (told_ns == 0 || fr_time_ns() - told_ns < AWAITED_NS)
+        return told_ns != 0;
+    (void)atomic_compare_exchange_strong(&ledger->awaited_ns, &told_ns, 0);
     return false;
 }
 
@@ -85,17 +84,22 @@ static bool are_dead(uint64_t waiting)
     return atomic_load_explicit(&dead, memory_order_relaxed) == waiting;
 }
 
-static bool any_waits_here(const struct fr_rndv_ledger *ledger)
+static __attribute__((noinline, cold)) bool look(struct fr_rndv_ledger *ledger)
 {
     uint64_t waiting = atomic_load_explicit(&ledger->waiting, memory_order_relaxed);
-    return FR_UNLIKELY(waiting != 0) && !are_dead(waiting);
+    return (waiting != 0 && !are_dead(waiting)) || was_awaited(ledger) ||
+           fr_rndv_replica_any_waits();
 }
 
+// Most processes are never awaited. Senders of other hosts tell so by messages.
 bool fr_rndv_is_awaited(void)
 {
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());
-    bool here = ledger != NULL && (any_waits_here(ledger) || was_awaited(ledger));
-    return here || fr_rndv_replica_any_waits(); // senders of other hosts tell so
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_here();
+    if (ledger != NULL &&
+        FR_UNLIKELY(atomic_load_explicit(&ledger->waiting, memory_order_relaxed) != 0 ||
+                    atomic_load_explicit(&ledger->awaited_ns, memory_order_relaxed) != 0))
+        return look(ledger);
+    return fr_rndv_replica_any_waits();
 }
 
 static FR_TLS bool is_blocked; // this thread is, and its ledger says so

@@ -25,7 +25,8 @@ struct flow_key {
 
 struct flow {
     struct flow_key key;
-    unsigned messages; // slots in use
+    struct fr_rndv_ledger *receiver; // on this host, once it has used its ledger
+    unsigned messages;               // slots in use
     // Messages whose RTS a thread is just giving to MPI. That thread alone changes their number.
     _Atomic unsigned announcing;
     const void *announcer; // that thread
@@ -53,6 +54,8 @@ static bool is_open;                             // written in MPI_Init and MPI_
 static _Atomic(struct fr_rndv_ledger *) own;     // made when it is first needed
 static _Atomic(struct fr_rndv_ledger *) private; // serves where no memory is shared
 static _Atomic int used_device = -1;             // as others were told
+
+_Atomic(struct fr_rndv_ledger *) fr_rndv_ledger_used;
 
 static FR_TLS char own_mark; // its address tells threads apart
 
@@ -102,6 +105,7 @@ void fr_rndv_ledger_close(void)
     fr_rndv_plain_forget_all();
     free_private(atomic_exchange(&private, NULL));
     atomic_store(&own, NULL);
+    atomic_store(&fr_rndv_ledger_used, NULL);
     atomic_store(&used_device, -1);
 }
 
@@ -141,6 +145,13 @@ struct fr_rndv_ledger *fr_rndv_ledger_own(void)
     if (ledger == NULL || atomic_compare_exchange_strong(&own, &none, ledger))
         return ledger;
     return none;
+}
+
+struct fr_rndv_ledger *fr_rndv_ledger_find_used(void)
+{
+    struct fr_rndv_ledger *used = is_open ? fr_rndv_ledger_of(fr_job_rank()) : NULL;
+    atomic_store_explicit(&fr_rndv_ledger_used, used, memory_order_release);
+    return used;
 }
 
 struct fr_rndv_ledger *fr_rndv_ledger_made(void)
@@ -265,6 +276,7 @@ static struct flow *make_flow(const struct flow_key *key) FR_REQUIRES(&ledger_lo
         HASH_DELETE(hh, known, flow);
     memset(&flow->hh, 0, sizeof(flow->hh));
     flow->key = *key;
+    flow->receiver = NULL;
     HASH_ADD(hh, known, key, sizeof(flow->key), flow);
     return FR_HASH_HAS(flow) ? flow : NULL;
 }
@@ -350,8 +362,17 @@ static void write_slot(struct fr_rndv_slot *slot, const struct fr_rndv_address *
                           memory_order_release);
 }
 
+// Counts a message at its receiver on this host.
+static void count_entered(struct flow *flow) FR_REQUIRES(&ledger_lock)
+{
+    if (FR_UNLIKELY(flow->receiver == NULL))
+        flow->receiver = fr_rndv_ledger_of(flow->key.to);
+    if (flow->receiver != NULL)
+        atomic_fetch_add_explicit(&flow->receiver->entered, 1, memory_order_relaxed);
+}
+
 static enum fr_status enter(struct fr_rndv_ledger *ledger, const struct fr_rndv_address *address,
-                            size_t *index, uint64_t *number) FR_REQUIRES(&ledger_lock)
+                            bool shared, size_t *index, uint64_t *number) FR_REQUIRES(&ledger_lock)
 {
     *index = find_slot(ledger);
     if (*index == FR_RNDV_SLOTS)
@@ -364,6 +385,8 @@ static enum fr_status enter(struct fr_rndv_ledger *ledger, const struct fr_rndv_
         return FR_ERR_UNSUPPORTED;
     enter_flow(flow, *index);
     mark_in_use(ledger, *index, true);
+    if (shared)
+        count_entered(flow);
     *number = last_number += FR_SLOT_ONE;
     return FR_OK;
 }
@@ -399,14 +422,11 @@ enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, b
     enum fr_status status;
     do {
         fr_core_lock(&ledger_lock);
-        status = enter(ledger, address, &entered, number);
+        status = enter(ledger, address, shared, &entered, number);
         fr_core_unlock(&ledger_lock);
     } while (status == FR_ERR_LIMIT && extend(ledger));
     if (status != FR_OK)
         return status;
-    struct fr_rndv_ledger *receiver = shared ? fr_rndv_ledger_of(address->to) : NULL;
-    if (receiver != NULL)
-        atomic_fetch_add_explicit(&receiver->entered, 1, memory_order_relaxed);
     write_slot(&ledger->slots[entered], address, sizes, ready, place, beside, *number);
     *index = (unsigned)entered;
     return FR_OK;

@@ -70,6 +70,18 @@ static inline struct fr_rndv_ledger *fr_rndv_ledger_of(int rank)
     return fr_job_control_area_in_use(rank);
 }
 
+// The ledger of this process once others of this host may write to it; NULL before. Read by
+// fr_rndv_ledger_here alone.
+extern _Atomic(struct fr_rndv_ledger *) fr_rndv_ledger_used;
+struct fr_rndv_ledger *fr_rndv_ledger_find_used(void);
+
+// Returns the ledger of this process if others of this host may have written to it, else NULL.
+static inline struct fr_rndv_ledger *fr_rndv_ledger_here(void)
+{
+    struct fr_rndv_ledger *used = atomic_load_explicit(&fr_rndv_ledger_used, memory_order_acquire);
+    return FR_LIKELY(used != NULL) ? used : fr_rndv_ledger_find_used();
+}
+
 // Returns whether a process of this host looks up what this one enters for it. Claims room for that
 // process's ledger.
 bool fr_rndv_ledger_is_shared_with(int rank);

@@ -112,6 +112,15 @@ static FR_TLS struct {
     uint64_t changes; // fr_ipc_importers_changes, as of before it was found
 } last = {.to = -1};
 
+// The scheme that this thread has last chosen for a message of that memory, and the facts that it
+// follows from. A receiver hardly ever changes its device, so it is looked at now and then.
+static FR_TLS struct {
+    unsigned uses; // since the receiver's device was looked at
+    bool takes_turns, by_cpu, crowded;
+    size_t bytes;
+    struct fr_policy_scheme_choice choice; // without a reason: none
+} last_chosen;
+
 static bool is_last(int to, const struct fr_staging_view *view)
 {
     uint64_t offset = view->base + (uintptr_t)view->first - last.handle.base;
@@ -144,6 +153,7 @@ static void look_at_mapping(const struct fr_rndv_message *message, struct fr_pol
         last.handle = *handle;
         last.to = to;
         last.changes = changes;
+        last_chosen.uses = 0;
     }
 }
 
@@ -154,15 +164,38 @@ static bool is_by_cpu(const struct fr_staging_view *view)
                                     view->in_bytes);
 }
 
+// Returns the choice that the facts of a known message lead to.
+static struct fr_policy_scheme_choice choose_again(const struct fr_policy_message *facts)
+{
+    if (FR_UNLIKELY(!last_chosen.choice.reason || last_chosen.bytes != facts->bytes ||
+                    last_chosen.by_cpu != facts->by_cpu || last_chosen.crowded != facts->crowded)) {
+        last_chosen.choice = fr_policy_choose_scheme(facts);
+        last_chosen.bytes = facts->bytes;
+        last_chosen.by_cpu = facts->by_cpu;
+        last_chosen.crowded = facts->crowded;
+    }
+    return last_chosen.choice;
+}
+
+// Returns whether the receiver takes turns with this process on a device, as of the last look.
+static bool takes_turns_with(int to)
+{
+    enum { USES_A_LOOK = 16 };
+    if (last_chosen.uses++ % USES_A_LOOK == 0)
+        last_chosen.takes_turns = fr_rndv_ledger_takes_turns_with(to);
+    return last_chosen.takes_turns;
+}
+
 // Most messages are of memory that their receiver is known to have mapped. They go by scheme get,
 // whatever the facts that are not asked for here.
 bool fr_rndv_message_is_known(const struct fr_rndv_message *message,
-                              struct fr_policy_message *facts, struct fr_ipc_handle *handle)
+                              struct fr_policy_message *facts, struct fr_ipc_handle *handle,
+                              struct fr_policy_scheme_choice *choice)
 {
     const int to = message->address.to;
     if (message->must_leave || to == fr_job_rank() ||
         !fr_staging_view_is_in_one_piece(message->view) || !is_last(to, message->view) ||
-        fr_rndv_ledger_takes_turns_with(to))
+        takes_turns_with(to))
         return false;
     *facts = (struct fr_policy_message){
         .bytes = message->view->in_bytes,
@@ -174,6 +207,7 @@ bool fr_rndv_message_is_known(const struct fr_rndv_message *message,
         .crowded = fr_rndv_ledger_is_crowded(),
     };
     *handle = last.handle;
+    *choice = choose_again(facts);
     return true;
 }
 

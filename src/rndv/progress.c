@@ -125,7 +125,7 @@ void fr_rndv_progress(const struct fr_device_range *user)
 
 void fr_rndv_progress_in_passing(const struct fr_device_range *user)
 {
-    enum { CALLS_A_LOOK = 8 };
+    enum { CALLS_A_LOOK = 16 };
     static FR_TLS unsigned calls;
     static FR_TLS int device = -1;
     if (user->device == device && ++calls % CALLS_A_LOOK != 0 && !fr_job_control_any())

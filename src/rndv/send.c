@@ -202,10 +202,11 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
     choice->scheme = FR_SCHEME_NONE;
     if (length == 0)
         return FR_OK;
-    bool known = fr_rndv_message_is_known(message, &facts, &handle);
-    if (!known)
+    bool known = fr_rndv_message_is_known(message, &facts, &handle, choice);
+    if (!known) {
         fr_rndv_message_look(message, &facts, &handle);
-    *choice = fr_policy_choose_scheme(&facts);
+        *choice = fr_policy_choose_scheme(&facts);
+    }
     if (choice->scheme == FR_SCHEME_NONE)
         return FR_OK;
     struct fr_rndv_send *send = take_from_pool(length);

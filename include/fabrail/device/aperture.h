@@ -16,8 +16,20 @@
 void fr_device_aperture_start(void (*sizes)(size_t *read_bytes, size_t *write_bytes));
 
 // Returns whether the CPU would copy these bytes to the host itself. Counts as a use of the
-// allocation, and may make an aperture.
-bool fr_device_aperture_reads(const struct fr_device_range *range, uintptr_t address, size_t bytes);
+// allocation, and may make an aperture. Called by fr_device_aperture_reads alone.
+bool fr_device_aperture_may_read(const struct fr_device_range *range, uintptr_t address,
+                                 size_t bytes);
+
+// Most bytes that the CPU copies to the host itself; SIZE_MAX as long as that is not known.
+extern _Atomic size_t fr_device_aperture_most_read;
+
+// Does so, at the cost of a load for more bytes than the CPU ever copies.
+static inline bool fr_device_aperture_reads(const struct fr_device_range *range, uintptr_t address,
+                                            size_t bytes)
+{
+    return bytes <= atomic_load_explicit(&fr_device_aperture_most_read, memory_order_relaxed) &&
+           fr_device_aperture_may_read(range, address, bytes);
+}
 
 // Returns the name of the way by which the CPU reaches memory of a device. Returns NULL where there
 // is none, or FABRAIL_CPU_ACCESS forbids it; *why_not then says why. Both are static text.
