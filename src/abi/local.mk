@@ -3,7 +3,7 @@ libmodules_la_SOURCES += \
 	src/abi/caller.c \
 	include/fabrail/abi/classes.def \
 	include/fabrail/abi/constants.def \
-	include/fabrail/abi/functions.def \
+	include/fabrail/abi/functions.def include/fabrail/abi/function.def \
 	src/abi/hook.c \
 	src/abi/load.c \
 	include/fabrail/abi/passes.def \

@@ -2,14 +2,12 @@
 // The exported dlsym. It shows each question to fr_intercept_lookup and goes on to the next dlsym
 // by a jump. The C library tells by the return address who asks, and so which object comes next.
 
+#include "fabrail/abi/function.def"
+
 #if defined(__x86_64__)
 
     .text
-    .globl dlsym
-    .type dlsym, @function
-    .p2align 4
-dlsym:
-    .cfi_startproc
+fr_function dlsym 4
     endbr64
     pushq %rsi
     .cfi_adjust_cfa_offset 8
@@ -18,17 +16,12 @@ dlsym:
     .cfi_adjust_cfa_offset -8
     movq %rax, %rdi
     jmp *%rdx
-    .cfi_endproc
-    .size dlsym, . - dlsym
+fr_function_end dlsym
 
 #elif defined(__aarch64__)
 
     .text
-    .globl dlsym
-    .type dlsym, %function
-    .p2align 4
-dlsym:
-    .cfi_startproc
+fr_function dlsym 4
     hint #34 // bti c
     stp x29, x30, [sp, #-32]!
     .cfi_def_cfa_offset 32
@@ -44,8 +37,7 @@ dlsym:
     .cfi_restore 30
     .cfi_def_cfa_offset 0
     br x16
-    .cfi_endproc
-    .size dlsym, . - dlsym
+fr_function_end dlsym
 
 #endif
 

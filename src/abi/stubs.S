@@ -6,20 +6,17 @@
 // nothing of signatures. No row is variadic or takes a floating-point number, so the entries keep
 // no vector registers.
 
+#include "fabrail/abi/function.def"
+
 #if defined(__x86_64__)
 
 .macro fr_stub name
-    .globl \name
-    .type \name, @function
-    .p2align 4
-\name:
+    fr_function \name 4
 .Lstub_\name:
-    .cfi_startproc
     endbr64
     movl $fr_slot, %r11d
     jmp *fr_intercept_slots + 8 * fr_slot(%rip)
-    .cfi_endproc
-    .size \name, . - \name
+    fr_function_end \name
     .set fr_slot, fr_slot + 1
 .endm
 
@@ -53,19 +50,14 @@
 #elif defined(__aarch64__)
 
 .macro fr_stub name
-    .globl \name
-    .type \name, %function
-    .p2align 4
-\name:
+    fr_function \name 4
 .Lstub_\name:
-    .cfi_startproc
     hint #34 // bti c
     adrp x16, fr_intercept_slots + 8 * fr_slot
     ldr x16, [x16, :lo12:fr_intercept_slots + 8 * fr_slot]
     mov w17, fr_slot
     br x16
-    .cfi_endproc
-    .size \name, . - \name
+    fr_function_end \name
     .set fr_slot, fr_slot + 1
 .endm
 
@@ -137,12 +129,7 @@ fr_intercept_slots:
 // Shows the arguments to a function. It returns an address to jump to in rax, or 0 and the call's
 // result in rdx.
 .macro fr_entry name function
-    .hidden \name
-    .globl \name
-    .type \name, @function
-    .p2align 6
-\name:
-    .cfi_startproc
+    fr_hidden_function \name 6
     pushq %rbp
     .cfi_def_cfa_offset 16
     .cfi_offset %rbp, -16
@@ -177,8 +164,7 @@ fr_intercept_slots:
     leave
     .cfi_def_cfa %rsp, 8
     ret
-    .cfi_endproc
-    .size \name, . - \name
+    fr_function_end \name
 .endm
 
 #elif defined(__aarch64__)
@@ -186,12 +172,7 @@ fr_intercept_slots:
 // Shows the arguments to a function. It returns an address to jump to in x0, or 0 and the call's
 // result in x1.
 .macro fr_entry name function
-    .hidden \name
-    .globl \name
-    .type \name, %function
-    .p2align 6
-\name:
-    .cfi_startproc
+    fr_hidden_function \name 6
     stp x29, x30, [sp, #-80]!
     .cfi_def_cfa_offset 80
     .cfi_offset 29, -80
@@ -220,8 +201,7 @@ fr_intercept_slots:
     ldp x29, x30, [sp], #80
     .cfi_def_cfa_offset 0
     ret
-    .cfi_endproc
-    .size \name, . - \name
+    fr_function_end \name
 .endm
 
 #endif

@@ -1,7 +1,7 @@
 # Module device: what is common to all vendors' devices.
 libmodules_la_SOURCES += src/device/aperture.c src/device/aperture_cache.c src/device/aperture_cache.h include/fabrail/device/aperture.h \
 	src/device/classify.c include/fabrail/device/classify.h src/device/copy.c \
-	include/fabrail/device.h include/fabrail/device/range.h include/fabrail/device/memory.h include/fabrail/device/batch.h src/device/device_int.h src/device/ops.h src/device/context_objects.h include/fabrail/device/elements.h include/fabrail/device/kernels.h \
+	include/fabrail/device.h include/fabrail/device/range.h include/fabrail/device/memory.h include/fabrail/device/batch.h include/fabrail/device/push.h src/device/device_int.h src/device/ops.h src/device/context_objects.h include/fabrail/device/elements.h include/fabrail/device/kernels.h \
 	src/device/model.c src/device/barrier_kernel.c include/fabrail/device/barrier_kernel.h src/device/pack.c src/device/reshape.c \
 	include/fabrail/device/pack.h \
 	src/device/push.c src/device/reduce.c src/device/reduce_host.c include/fabrail/device/reduce.def include/fabrail/device/reduce.h \

@@ -57,5 +57,6 @@ libmodules_la_SOURCES += \
 	src/intercept/window.c \
 	src/intercept/window.h \
 	src/intercept/window_access.c \
+	src/intercept/window_make.c \
 	src/intercept/views.c \
 	src/intercept/views.h

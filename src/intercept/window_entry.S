@@ -4,6 +4,8 @@
 // straight on to the real function. Accesses moreover have their origin in ordinary memory
 // (fr_device_is_ordinary). Few registers are free: arguments stay where the caller put them.
 
+#include "fabrail/abi/function.def"
+
 #if defined(__x86_64__)
 
 // Goes on to fr_stub_enter if a count of so many bytes is not 0.
@@ -94,12 +96,7 @@ fr_full: // in reach of a branch by condition
 // Begins an entry. Goes on to fr_stub_enter where are_windows_plain in dispatch.c does not hold, or
 // for errands.
 .macro fr_entry name
-    .hidden \name
-    .globl \name
-    .type \name, %function
-    .p2align 6
-\name:
-    .cfi_startproc
+    fr_hidden_function \name 6
     fr_unless_zero fr_rma_window_count 4
     fr_unless_zero fr_request_pending_count 8
     fr_unless_zero fr_request_posted_count 8
@@ -110,8 +107,7 @@ fr_full: // in reach of a branch by condition
 
 .macro fr_end name
     fr_go_on
-    .cfi_endproc
-    .size \name, . - \name
+    fr_function_end \name
 .endm
 
     .text

@@ -11,34 +11,9 @@
 #include "config.h"
 
 #include "fabrail/core/hash.h"
-#include "fabrail/core/list.h"
-#include "ipc/ipc_int.h"
+#include "ipc/mapping_cache.h"
 
 #include <stdlib.h>
-
-struct key {
-    uint64_t owner; // cookie
-    uint64_t buffer_id;
-    uint64_t base;
-    uint64_t context; // for legacy memory, else 0
-    int64_t device;
-};
-
-struct fr_ipc_entry {
-    struct key key;
-    uint64_t bytes;
-    UT_hash_handle hh;
-    struct fr_list link; // in `recent`, in `spare`, or in a list of entries to be unmapped
-    struct fr_device_import memory; // if status is FR_OK
-    struct fr_device_range user;    // the range that it was mapped for
-    int rank;                       // of the owner
-    bool by_descriptor;             // it was, and cannot be mapped again without another one
-    bool dropped;                   // though its owner may rely on it
-    enum fr_status status;
-    unsigned pins;
-    bool listed;         // it is in the table; otherwise the last one to unpin it unmaps it
-    uint64_t generation; // counts the mappings that the entry has served
-};
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct fr_ipc_entry *table FR_GUARDED_BY(lock);
@@ -116,15 +91,14 @@ static void unlist(struct fr_ipc_entry *entry, struct fr_list *gone) FR_REQUIRES
     leave(entry, gone);
 }
 
-static struct fr_ipc_entry *find(const struct key *key) FR_REQUIRES(lock)
+static struct fr_ipc_entry *find(const struct fr_ipc_key *key) FR_REQUIRES(lock)
 {
     struct fr_ipc_entry *entry = NULL;
     HASH_FIND(hh, table, key, sizeof(*key), entry);
     return entry;
 }
 
-// Finds an entry. Returns it with one more pin, or NULL.
-static struct fr_ipc_entry *look_up(const struct key *key)
+struct fr_ipc_entry *fr_ipc_cache_find(const struct fr_ipc_key *key)
 {
     fr_core_lock(&lock);
     struct fr_ipc_entry *entry = find(key);
@@ -137,9 +111,7 @@ static struct fr_ipc_entry *look_up(const struct key *key)
     return entry;
 }
 
-// Finds an entry of this memory that is mapped for any device. Returns it with one more pin, or
-// NULL.
-static struct fr_ipc_entry *look_up_any(const struct fr_ipc_handle *handle)
+struct fr_ipc_entry *fr_ipc_cache_find_any(const struct fr_ipc_handle *handle)
 {
     struct fr_ipc_entry *found = NULL;
     fr_core_lock(&lock);
@@ -178,8 +150,7 @@ static void trim(size_t used, size_t most, struct fr_list *gone) FR_REQUIRES(loc
     }
 }
 
-// Unpins an entry. `drop` removes it from the table as well.
-static void put(struct fr_ipc_entry *entry, bool drop)
+void fr_ipc_cache_put(struct fr_ipc_entry *entry, bool drop)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
     fr_core_lock(&lock);
@@ -300,9 +271,9 @@ static struct fr_ipc_entry *insert(struct fr_ipc_entry *entry, struct fr_list *g
     return entry;
 }
 
-static enum fr_status map_anew(const struct fr_ipc_handle *handle,
-                               const struct fr_device_range *user, const struct key *key, bool must,
-                               struct fr_ipc_entry **out)
+enum fr_status fr_ipc_cache_map(const struct fr_ipc_handle *handle,
+                                const struct fr_device_range *user, const struct fr_ipc_key *key,
+                                bool must, struct fr_ipc_entry **out)
 {
     drop_older(handle);
     if (!reserve(handle->bytes, must))
@@ -341,128 +312,12 @@ unreserve:
     return status;
 }
 
-// Makes the key of a mapping. Legacy memory is mapped in one context; other memory belongs to none.
-static enum fr_status make_key(const struct fr_ipc_handle *handle,
-                               const struct fr_device_range *user, struct key *key)
-{
-    void *context = NULL;
-    enum fr_status status = FR_OK;
-    if (handle->ways & FR_SHARE_LEGACY)
-        status = fr_device_context_of(user, &context);
-    *key = (struct key){
-        .owner = handle->owner.cookie,
-        .buffer_id = handle->buffer_id,
-        .base = handle->base,
-        .context = (uintptr_t)context,
-        .device = user->device,
-    };
-    return status;
-}
-
-// The mappings that this thread has last found alive, and the MPI call in which it did.
-enum { LATELY = 8 };
-static FR_TLS struct {
-    uint64_t call, generation;
-    const struct fr_ipc_entry *entry;
-} alive_lately[LATELY];
-
-// Returns whether a mapping is there still. A reset of the device takes mappings away. The thread
-// resets no device within an MPI call, and what others do is not ordered with it, so the driver is
-// asked once in a call.
-static bool is_alive(const struct fr_ipc_entry *entry)
-{
-    size_t slot = (uintptr_t)entry / sizeof(*entry) % LATELY;
-    if (fr_device_call != 0 && alive_lately[slot].call == fr_device_call &&
-        alive_lately[slot].entry == entry && alive_lately[slot].generation == entry->generation)
-        return true;
-    bool alive = fr_device_import_is_alive(&entry->memory);
-    alive_lately[slot].call = alive ? fr_device_call : 0;
-    alive_lately[slot].entry = entry;
-    alive_lately[slot].generation = entry->generation;
-    return alive;
-}
-
-// Returns a pinned entry, or NULL and drops it if a reset of the device has taken it away.
-static struct fr_ipc_entry *keep_alive(struct fr_ipc_entry *entry)
-{
-    if (entry == NULL || entry->status != FR_OK || is_alive(entry))
-        return entry;
-    put(entry, true);
-    return NULL;
-}
-
-// Pins a mapping that a lookup finds alive, or maps the memory now. If that fails, pins a mapping
-// for another device or context, where copies can run.
-static enum fr_status pin_other(const struct fr_ipc_handle *handle,
-                                const struct fr_device_range *user, bool must,
-                                struct fr_ipc_mapping *out)
-{
-    struct key key;
-    enum fr_status status = make_key(handle, user, &key);
-    if (status != FR_OK)
-        return status;
-    struct fr_ipc_entry *entry = keep_alive(look_up(&key));
-    if (entry == NULL)
-        status = map_anew(handle, user, &key, must, &entry);
-    if (status == FR_OK && entry->status != FR_OK) {
-        status = entry->status;
-        put(entry, false);
-    }
-    if (status == FR_ERR_NOT_FOUND)
-        fr_ipc_say_unmapped(handle->rank, handle->owner.cookie,
-                            handle->buffer_id); // so that the owner sends the descriptor again
-    bool exact = status == FR_OK;
-    if (!exact)
-        entry = keep_alive(look_up_any(handle));
-    if (entry == NULL)
-        return status;
-    *out = (struct fr_ipc_mapping){.address = entry->memory.address,
-                                   .direct = exact,
-                                   .pinned = true,
-                                   .user = entry->user,
-                                   .entry = entry,
-                                   .generation = entry->generation};
-    return FR_OK;
-}
-
-static enum fr_status pin(const struct fr_ipc_handle *handle, const struct fr_device_range *user,
-                          bool must, struct fr_ipc_mapping *mapping)
-{
-    struct fr_device_range chosen;
-    bool has_user = fr_ipc_choose_user(user, &chosen);
-    if (!fr_job_control_is_same(&handle->owner, fr_job_control_self()))
-        return has_user ? pin_other(handle, &chosen, must, mapping) : FR_ERR_UNSUPPORTED;
-    fr_ipc_map_own(handle, &chosen, mapping);
-    return FR_OK;
-}
-
-enum fr_status fr_ipc_pin(const struct fr_ipc_handle *handle, const struct fr_device_range *user,
-                          struct fr_ipc_mapping *mapping)
-{
-    return pin(handle, user, false, mapping);
-}
-
-enum fr_status fr_ipc_pin_beyond(const struct fr_ipc_handle *handle,
-                                 const struct fr_device_range *user, struct fr_ipc_mapping *mapping)
-{
-    return pin(handle, user, true, mapping);
-}
-
 void fr_ipc_pin_again(struct fr_ipc_mapping *mapping)
 {
     fr_core_lock(&lock);
     mapping->entry->pins++;
     fr_core_unlock(&lock);
     mapping->pinned = true;
-}
-
-void fr_ipc_unpin(struct fr_ipc_mapping *mapping)
-{
-    if (mapping == NULL)
-        return;
-    if (mapping->pinned)
-        put(mapping->entry, false);
-    *mapping = (struct fr_ipc_mapping){0};
 }
 
 void fr_ipc_mappings_rest(struct fr_ipc_mapping *mappings, size_t count)
@@ -499,7 +354,8 @@ static void drop_dead(struct fr_ipc_mapping *mappings, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (mappings[i].pinned)
-            put(mappings[i].entry, !fr_device_import_is_alive(&mappings[i].entry->memory));
+            fr_ipc_cache_put(mappings[i].entry,
+                             !fr_device_import_is_alive(&mappings[i].entry->memory));
         mappings[i].pinned = false;
     }
 }
