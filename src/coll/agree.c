@@ -151,6 +151,7 @@ static bool plan(struct fr_coll_task *task)
     bool planned = part->plan(team, part->operation, &task->move) &&
                    fr_coll_copy_plan(&part->before, false, &task->move) &&
                    fr_coll_copy_plan(&part->after, true, &task->move);
+    task->move.is_synced = part->is_queued;
     memory->past = past; // all ranks go on from the same
     memory->last = last;
     return planned;

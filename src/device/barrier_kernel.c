@@ -228,16 +228,37 @@ enum fr_status fr_device_spans_settle(const struct fr_device_span spans[FR_DEVIC
     return status;
 }
 
-static bool are_settled(const struct fr_device_span spans[FR_DEVICE_SPANS], bool asks)
+// Returns the program's side of the pieces, unless its work there is over.
+static struct fr_device_span side_of(const struct fr_device_move *move)
 {
-    bool settled = true;
-    for (int i = 0; i < FR_DEVICE_SPANS && settled; i++) {
-        const struct fr_device_range *range = spans[i].range;
-        if (spans[i].bytes > 0 && fr_device_owns(range))
-            settled = fr_device_row(range->device)
-                          ->is_settled(range, spans[i].low, spans[i].low + spans[i].bytes, asks);
-    }
+    return move->is_synced || move->count == 0
+               ? (struct fr_device_span){.bytes = 0}
+               : fr_device_push_side(move->range, move->pieces, move->count);
+}
+
+static bool is_settled(const struct fr_device_span *span, bool asks)
+{
+    return span->bytes == 0 || !fr_device_owns(span->range) ||
+           fr_device_row(span->range->device)
+               ->is_settled(span->range, span->low, span->low + span->bytes, asks);
+}
+
+static bool are_settled(const struct fr_device_move *move, bool asks)
+{
+    const struct fr_device_span side = side_of(move);
+    bool settled = is_settled(&side, asks);
+    for (int i = 0; i < FR_DEVICE_SPANS && settled; i++)
+        settled = is_settled(&move->unsettled[i], asks);
     return settled;
+}
+
+static enum fr_status settle(const struct fr_device_move *move)
+{
+    const struct fr_device_span side = side_of(move);
+    enum fr_status status = fr_device_spans_settle(move->unsettled);
+    return status == FR_OK && side.bytes > 0
+               ? fr_device_sync_app_work(side.range, side.low, side.bytes)
+               : status;
 }
 
 // Launches that are still to wait for the program's work first, since a kernel was launched in vain
@@ -273,7 +294,7 @@ static enum fr_status begin_and_ask(struct launch *launch, const struct fr_devic
     launch->asks = false;
     if (status != FR_OK)
         return status;
-    bool settled = are_settled(move->unsettled, true);
+    bool settled = are_settled(move, true);
     uint64_t *words = fr_device_words_of(barrier->kernels, barrier->slot);
     __atomic_store_n(&words[PERMIT_WORD], fr_round_permission(&barrier->round, settled),
                      __ATOMIC_RELEASE);
@@ -282,7 +303,7 @@ static enum fr_status begin_and_ask(struct launch *launch, const struct fr_devic
     grow_cautious();
     status = end(barrier, words, &how);
     if (status == FR_OK)
-        status = fr_device_spans_settle(move->unsettled);
+        status = settle(move);
     return status == FR_OK ? begin(launch, barrier) : status;
 }
 
@@ -306,10 +327,10 @@ static enum fr_status plan_and_begin(const struct fr_round *round, const uint64_
         return begin(&launch, barrier);
     }
     plan_copies(&launch, move);
-    if (!are_settled(move->unsettled, false)) {
+    if (!are_settled(move, false)) {
         if (may_ask(&launch, move))
             return begin_and_ask(&launch, move, barrier);
-        enum fr_status status = fr_device_spans_settle(move->unsettled);
+        enum fr_status status = settle(move);
         if (status != FR_OK)
             return status;
     }

@@ -109,6 +109,9 @@ struct fr_device_reduction;
 unsigned fr_device_push_plan(struct fr_push_head *head, struct fr_push_piece *into, size_t room,
                              const struct fr_device_push_piece *pieces, size_t count,
                              unsigned max_blocks, size_t *next);
+// Returns the application's side of the pieces of a push by the device of `range`.
+struct fr_device_span fr_device_push_side(const struct fr_device_range *range,
+                                          const struct fr_device_push_piece *pieces, size_t count);
 // Fills the parameters of a reduction.
 void fr_device_reduce_fill(struct fr_reduce *params, const struct fr_device_reduction *reduction);
 // Returns the number of blocks for a reduction.

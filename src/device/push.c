@@ -116,10 +116,9 @@ static void push_by_engines(struct fr_device_work *work, const struct fr_device_
     }
 }
 
-// The application's side of the pieces is the destination if that lies in the range and the source
-// does not.
-static enum fr_status push_sync(const struct fr_device_range *range,
-                                const struct fr_device_push_piece *pieces, size_t count)
+// That side is the destination if it lies in the range and the source does not.
+struct fr_device_span fr_device_push_side(const struct fr_device_range *range,
+                                          const struct fr_device_push_piece *pieces, size_t count)
 {
     uintptr_t low = UINTPTR_MAX, high = 0;
     for (size_t i = 0; i < count; i++) {
@@ -131,7 +130,14 @@ static enum fr_status push_sync(const struct fr_device_range *range,
         low = side < low ? side : low;
         high = side + pieces[i].bytes > high ? side + pieces[i].bytes : high;
     }
-    return low < high ? fr_device_row(range->device)->settle(range, low, high) : FR_OK;
+    return (struct fr_device_span){range, low, low < high ? high - low : 0};
+}
+
+static enum fr_status push_sync(const struct fr_device_range *range,
+                                const struct fr_device_push_piece *pieces, size_t count)
+{
+    struct fr_device_span side = fr_device_push_side(range, pieces, count);
+    return fr_device_sync_app_work(range, side.low, side.bytes);
 }
 
 void fr_device_push_begin(const struct fr_device_range *range,

@@ -374,12 +374,13 @@ static bool move_all(struct fr_coll_slab *slab, struct moving *moving, uint64_t 
     enum origin origin = origin_of(round);
     if (origin != FROM_KERNEL)
         copy_as_program(moving, origin);
+    // The kernel finds by itself that it reads what the program has copied, where it is not told.
     const struct fr_device_move move = {
         .range = &moving->range,
         .pieces = moving->pieces,
         .count = (size_t)process_count,
         .unsettled = {{&moving->range, (uintptr_t)moving->from.address,
-                       origin == FROM_KERNEL ? 0 : MOVE_BYTES}},
+                       origin == FROM_KERNEL || round % 16 >= 8 ? 0 : MOVE_BYTES}},
         .before = {copy_between(&moving->from, &moving->source,
                                 origin == FROM_KERNEL ? MOVE_BYTES : 0)},
         .after = {copy_between(&moving->result, &moving->to, (size_t)process_count * MOVE_BYTES)},

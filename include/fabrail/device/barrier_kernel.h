@@ -7,13 +7,6 @@
 #include "fabrail/device/reduce.h"
 #include "fabrail/device/round.h"
 
-// Memory of the program, on which it may have work under way. 0 bytes: none.
-struct fr_device_span {
-    const struct fr_device_range *range;
-    uintptr_t low;
-    size_t bytes;
-};
-
 // Spans of the memory of one move.
 enum { FR_DEVICE_SPANS = 4 };
 
@@ -29,9 +22,10 @@ struct fr_device_move {
     size_t count;
     const struct fr_device_reduction *reduction; // in place of pieces, else NULL
     unsigned max_sms;                            // as in fr_device_push
+    bool is_synced; // the program's work on its side of the pieces is over, else it is waited for
 
-    // Memory of the program that the kernel or other ranks use. The program's work on it is waited
-    // for before they do.
+    // Other memory of the program that the kernel or other ranks use. The program's work on it is
+    // waited for before they do.
     struct fr_device_span unsettled[FR_DEVICE_SPANS];
 
     // Copies within the device: `before` prepares what is to be moved and is made in any case;

@@ -119,6 +119,13 @@ enum fr_device_image { FR_IMAGE_PUSH, FR_IMAGE_REDUCE, FR_IMAGE_PACK, FR_IMAGE_C
 // takes milliseconds. Pushes need FR_IMAGE_PUSH for FR_ENGINE_SM.
 bool fr_device_has_kernels(const struct fr_device_range *range, enum fr_device_image image);
 
+// Memory of the program, on which it may have work under way. 0 bytes: none.
+struct fr_device_span {
+    const struct fr_device_range *range;
+    uintptr_t low;
+    size_t bytes;
+};
+
 // Waits for what the application did to its memory [low, low + bytes) with calls that look
 // synchronous but are not (cudaMemset and the like). The owner of memory calls it before peers
 // write or read the memory. A push does it by itself for its own side.
