@@ -3,7 +3,7 @@
 // that are no tasks (coll_later.h), and blocking all-to-all exchanges on communicators of several
 // hosts. Each pair of ranks takes its own best path, which the sender chooses and tells of. So
 // ranks need only agree that they do it this way. The communicator's team (module coll) and sizes
-// that are the same everywhere say so. What messages these are is in coll_messages.c.
+// that are the same everywhere say so. The messages are made in coll_messages.c.
 #include "config.h"
 
 #include "fabrail/coll/clone.h"

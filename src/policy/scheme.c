@@ -181,7 +181,7 @@ void fr_policy_note_failed_scheme(struct fr_policy_message *message, enum fr_pol
     message->staged_unmapped = message->staged_unmapped || status == FR_ERR_NOT_FOUND;
 }
 
-// What reports say of the schemes.
+// The words of reports for the schemes.
 static const struct {
     const char *name;
     enum fr_policy_path path;

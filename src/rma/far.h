@@ -84,7 +84,7 @@ bool fr_rma_act(struct fr_rma_message *message);
 // Begins to receive the data of an update whose turn to be acted on comes later.
 void fr_rma_act_early(struct fr_rma_message *message);
 
-// What the files of the target share. Bytes of a message are checked.
+// Functions that the files of the target share. Bytes of a message are checked.
 
 // Answers a message, by `with` if it is given and all went well, else by the message itself. So an
 // answer without data needs no memory. Neither is the caller's any more.

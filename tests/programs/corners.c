@@ -44,7 +44,7 @@ static void corner_run(struct run *run, int number)
     MPI_Comm_free(&base.sync);
 }
 
-// Of an odd number of ranks the last one has no partner and looks on.
+// With an odd number of ranks the last one has no partner and looks on.
 static void corner_step(struct run *run, size_t bytes)
 {
     MPI_Comm all = run->comm;

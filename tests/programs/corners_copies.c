@@ -119,7 +119,7 @@ static void round_nobody(struct lane *lane)
     lane_got(lane, 0, lane->bytes);
 }
 
-// What comes is shorter than what goes: the rest stays.
+// The message that comes is shorter than the one that goes: the rest stays.
 static void round_shorter(struct lane *lane)
 {
     const struct shape bytes = {.type = MPI_BYTE, .count = (int)lane->bytes};

@@ -48,7 +48,7 @@ static void round_head_to_head(struct lane *lane)
     receive_slot(lane, 0, lane->bytes);
 }
 
-// The same, several messages deep.
+// Does so several messages deep.
 static void round_head_to_head_deep(struct lane *lane)
 {
     for (int i = 0; i < 3; i++)

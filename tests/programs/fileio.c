@@ -39,7 +39,7 @@ static MPI_File file_open(struct run *run)
     return file;
 }
 
-// What is written must be seen by others' reads.
+// Others' reads must see the bytes that were written.
 static void file_settle(struct run *run, MPI_File file)
 {
     MPI_File_sync(file);

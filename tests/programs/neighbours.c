@@ -8,7 +8,7 @@
 
 enum { EDGES_MAX = 16, GAP_BYTES = 16 };
 
-// Who sends to this rank and whom it sends to, in the order in which MPI counts them.
+// The ranks that send to this one and those it sends to, in MPI's order.
 struct neighbours {
     MPI_Comm comm;
     int sources, targets;

@@ -38,7 +38,7 @@ static const char usage[] = "          [--seconds=N] [--rounds=N] [--first-round
 
 static struct mixture mixture = {.first_round = 1, .threads = 1, .stuck_seconds = 240};
 
-// What the watchdog looks at.
+// State that the watchdog looks at.
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -190,7 +190,7 @@ static void walk_start(struct walk *walk, const struct run *run, int number)
     circles_start(walk);
 }
 
-// What belongs to no buffer, such as a status, is counted with the first kind.
+// A failure without a buffer, as of a status, is counted with the first kind.
 static void walk_stop(struct walk *walk, struct tally *tallies)
 {
     tallies[0].checks += walk->run.checks;

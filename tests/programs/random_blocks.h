@@ -13,7 +13,7 @@ enum spread {
     TYPED,  // a type each, places in bytes
 };
 
-// What all ranks of a collective agree about.
+// Facts that all ranks of a collective share.
 struct deal {
     struct walk *walk;
     const struct circle *circle;

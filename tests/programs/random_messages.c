@@ -164,7 +164,7 @@ static void check_status(struct post *post, const struct letter *letter, const s
               elements, letter->elements);
 }
 
-// What arrived is there as soon as MPI says so.
+// The bytes are there as soon as MPI says so.
 static void received(struct post *post, struct parcel *parcel, const MPI_Status *status)
 {
     if (parcel->letter == NULL)

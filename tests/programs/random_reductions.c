@@ -96,7 +96,7 @@ static size_t send_count(const struct work *work)
     return (size_t)work->n * (size_t)(blocks ? work->circle->size : 1);
 }
 
-// What this process contributes, into the buffer that MPI takes it from.
+// Writes this process's contribution to the buffer that MPI takes it from.
 static void fill(const struct work *work)
 {
     size_t count = send_count(work);

@@ -150,7 +150,7 @@ static void step_alltoallv_in_place(struct run *run, size_t bytes)
     plan_free(&plan);
 }
 
-// What rank `from` sends to rank `to` the `turn`th time.
+// Returns the bytes that rank `from` sends to rank `to` the `turn`th time.
 static uint64_t turn_seed(const struct run *run, int from, int to, int turn)
 {
     return run_seed(run, from + (turn + 1) * run->size, to);

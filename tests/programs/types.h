@@ -31,7 +31,7 @@ struct buffer *shape_buffer(struct run *run, const char *name, const struct shap
 struct buffer *shape_filled(struct run *run, const char *name, const struct shape *shape,
                             uint64_t seed);
 
-// What MPI is given for it.
+// The arguments that MPI is given for it.
 void *shape_address(const struct buffer *buffer, const struct shape *shape);
 
 // The bytes of a message out of a buffer that holds the stream of seed, in order. The caller frees

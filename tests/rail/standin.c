@@ -243,7 +243,7 @@ static struct fi_ops_mr domain_mr_ops = {.size = sizeof(struct fi_ops_mr), .rega
 
 // operations
 
-// What the target's NIC says to an operation: 0, or an error.
+// Returns the answer of the target's NIC to an operation: 0, or an error.
 static int serve(const struct operation *operation)
 {
     const struct endpoint *target = operation->target < EPS ? endpoints[operation->target] : NULL;

@@ -30,7 +30,7 @@ struct standin_event {
 };
 
 struct standin {
-    // What there is. Set before rails are opened.
+    // The hardware. Set before rails are opened.
     unsigned nics;
     uint32_t version;
     int mr_mode;
@@ -56,7 +56,7 @@ struct standin {
     unsigned fail_nth;          // for the so-manieth time
     bool fails_on;              // and each time after that
     int fail_code;              // with this, a negative number
-    // What has been seen.
+    // Observations.
     unsigned calls; // of fail_call
     unsigned posts;
     int open; // objects

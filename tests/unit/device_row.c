@@ -27,7 +27,7 @@ static struct mapping mappings[MAX_MAPPINGS];
 static uint64_t last_id;
 static int the_context;
 
-// What the row was asked for.
+// Questions that the row was asked.
 static struct {
     unsigned binds, releases, settles, copies, borrowed, inside;
     bool fails; // the next copy
