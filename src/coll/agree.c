@@ -85,10 +85,12 @@ static void list_unsettled(const struct fr_coll_part *part,
         spans[side] = (struct fr_device_span){&buffer->range, buffer->low,
                                               buffer->is_workspace ? 0 : buffer->bytes};
     }
-    spans[FR_COLL_SIDES] = (struct fr_device_span){&before->range, before->piece.src,
-                                                   part->is_queued ? 0 : before->piece.bytes};
-    spans[FR_COLL_SIDES + 1] = (struct fr_device_span){&after->range, after->piece.dst,
-                                                       part->is_queued ? 0 : after->piece.bytes};
+    spans[FR_COLL_SIDES] =
+        (struct fr_device_span){&before->range, before->piece.src, before->piece.bytes};
+    spans[FR_COLL_SIDES + 1] =
+        (struct fr_device_span){&after->range, after->piece.dst, after->piece.bytes};
+    for (int i = 0; i < FR_DEVICE_SPANS && part->is_settled; i++)
+        spans[i].bytes = 0;
 }
 _Static_assert((int)FR_COLL_SIDES + 2 == (int)FR_DEVICE_SPANS, "buffers and copies");
 
@@ -151,7 +153,7 @@ static bool plan(struct fr_coll_task *task)
     bool planned = part->plan(team, part->operation, &task->move) &&
                    fr_coll_copy_plan(&part->before, false, &task->move) &&
                    fr_coll_copy_plan(&part->after, true, &task->move);
-    task->move.is_synced = part->is_queued;
+    task->move.is_synced = part->is_settled;
     memory->past = past; // all ranks go on from the same
     memory->last = last;
     return planned;
@@ -183,7 +185,7 @@ void fr_coll_agree_prepare(struct fr_coll_task *task)
     task->moves = plan(task);
     settle(task);
     if (!task->moves)
-        fr_coll_copy_begin(&part->before, false, part->is_queued, &task->work);
+        fr_coll_copy_begin(&part->before, false, true, &task->work);
 }
 
 void fr_coll_agree_refuse(struct fr_coll_task *task)

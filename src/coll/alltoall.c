@@ -112,7 +112,7 @@ static enum fr_status move(struct fr_coll_team *team, void *operation, int step,
     else
         fr_device_push_begin(&exchange->send_range, fr_coll_pieces(team),
                              sends ? (size_t)team->size : 0, choose_engine(team, exchange), sms,
-                             exchange->is_queued ? FR_ORIGIN_SYNCED : FR_ORIGIN_APP, work);
+                             exchange->is_settled ? FR_ORIGIN_SYNCED : FR_ORIGIN_APP, work);
     return FR_OK;
 }
 
@@ -160,6 +160,7 @@ void fr_coll_alltoall_begin(struct fr_coll_task *task, struct fr_coll_team *team
         .before = exchange->before,
         .after = exchange->after,
         .is_queued = exchange->is_queued,
+        .is_settled = exchange->is_settled,
         .plan = plan_move,
         .move = move,
         .steps = 1,

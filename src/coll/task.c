@@ -326,7 +326,7 @@ static bool meet_results(struct fr_coll_task *task)
         return end(task, FR_OK);
     if (task->done == FR_COLL_SLAB_POSTED && task->step < task->part.steps)
         return enter(task, FR_COLL_STAGE_MOVE);
-    fr_coll_copy_begin(&task->part.after, true, task->part.is_queued, &task->work);
+    fr_coll_copy_begin(&task->part.after, true, true, &task->work);
     return enter(task, FR_COLL_STAGE_COPY_OUT);
 }
 

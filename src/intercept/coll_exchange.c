@@ -273,12 +273,15 @@ static enum fr_status prepare_on_host(struct fr_intercept_exchange *exchange)
     return prepare(exchange, true);
 }
 
-// Waits for what the application has under way on the memory of the exchange. It may have other
-// work there when the task's turn comes.
-static enum fr_status await_app(struct fr_intercept_exchange *exchange)
+enum fr_status fr_intercept_exchange_settle(struct fr_intercept_exchange *exchange)
 {
     enum fr_status status = fr_intercept_coll_buffer_await_app(&exchange->send);
-    return status == FR_OK ? fr_intercept_coll_buffer_await_app(&exchange->receive) : status;
+    if (status == FR_OK)
+        status = fr_intercept_coll_buffer_await_app(&exchange->receive);
+    bool *settled = is_of_one_buffer(exchange) ? &exchange->part.one.is_settled
+                                               : &exchange->part.all.is_settled;
+    *settled = exchange->is_settled = status == FR_OK;
+    return status;
 }
 
 enum fr_status fr_intercept_exchange_open(struct fr_intercept_exchange *exchange)
@@ -289,8 +292,8 @@ enum fr_status fr_intercept_exchange_open(struct fr_intercept_exchange *exchange
     bool is_ready = status == FR_OK;
     if (!is_ready)
         exchange->failure = prepare_on_host(exchange);
-    if (exchange->failure == FR_OK)
-        exchange->failure = await_app(exchange);
+    if (exchange->failure == FR_OK && !exchange->defers)
+        exchange->failure = fr_intercept_exchange_settle(exchange);
     return is_ready ? exchange->failure : FR_ERR_UNSUPPORTED;
 }
 
@@ -298,7 +301,7 @@ enum fr_status fr_intercept_exchange_open(struct fr_intercept_exchange *exchange
 static enum fr_status copy_before(const struct fr_intercept_exchange *exchange)
 {
     struct fr_device_work work;
-    fr_coll_copy_begin(&exchange->before, false, exchange->is_queued, &work);
+    fr_coll_copy_begin(&exchange->before, false, exchange->is_settled, &work);
     return fr_device_work_end(&work);
 }
 
@@ -329,14 +332,13 @@ static void begin_broadcast(struct fr_intercept_exchange *exchange, struct fr_co
         .before = exchange->before,
         .after = exchange->after,
         .is_queued = exchange->is_queued,
+        .is_settled = exchange->is_settled,
     };
     if (is_root && side->shapes.by_rank)
         part->shape = side->shapes.by_rank[other];
     fr_intercept_coll_buffer_describe(side, &part->memory);
-    if (exchange->is_queued) {
-        part->memory.is_workspace = true; // nothing is under way on it
+    if (exchange->is_queued)
         fr_intercept_coll_fix_context(&part->memory.range);
-    }
     fr_coll_bcast_begin(task, team, part);
 }
 
@@ -365,12 +367,11 @@ static void begin_slices(struct fr_intercept_exchange *exchange, struct fr_coll_
         .before = exchange->before,
         .after = exchange->after,
         .is_queued = exchange->is_queued,
+        .is_settled = exchange->is_settled,
     };
     fr_intercept_coll_buffer_describe(&exchange->receive, &part->receive);
-    if (exchange->is_queued) {
-        part->receive.is_workspace = true;
+    if (exchange->is_queued)
         fr_intercept_coll_fix_context(&part->send_range);
-    }
     fr_coll_alltoall_begin(task, team, part);
 }
 

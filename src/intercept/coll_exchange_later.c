@@ -52,6 +52,7 @@ static enum fr_status open_memory(struct fr_intercept_later *later)
         *part =
             (struct fr_intercept_exchange){.op = later->op, .team = later->team, .failure = status};
     part->send.takes_host = part->receive.takes_host = !later->is_short;
+    part->defers = later->defers;
     if (status == FR_OK)
         status = fr_intercept_exchange_open(part);
     own->host = (struct fr_coll_host_exchange){
@@ -73,6 +74,13 @@ static void begin(struct fr_intercept_later *later)
     fr_intercept_exchange_begin(&exchange_of(later)->part, &later->queued.task, later->team);
 }
 
+// A failure comes once more when the memory is used.
+static void settle(struct fr_intercept_later *later)
+{
+    struct fr_intercept_exchange *part = &exchange_of(later)->part;
+    later->queued.task.part.is_settled = fr_intercept_exchange_settle(part) == FR_OK;
+}
+
 static enum fr_status end(struct fr_intercept_later *later)
 {
     struct exchange *own = exchange_of(later);
@@ -86,6 +94,7 @@ bool fr_intercept_exchange_later(struct fr_request_op *op, struct fr_coll_team *
         .prepare = prepare,
         .open = open_memory,
         .begin = begin,
+        .settle = settle,
         .end = end,
     };
     size_t slots = 2 * (size_t)team->size * sizeof(struct fr_coll_slot);

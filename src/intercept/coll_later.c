@@ -61,10 +61,23 @@ static void begin_queued(struct fr_coll_team *team)
     fr_coll_queue_progress();
 }
 
+// Waits for the application's work on the memory, which may have other work under way in the next
+// call.
+static void settle(struct fr_intercept_later *later)
+{
+    fr_coll_queue_hold(later->team);
+    if (!atomic_load(&later->queued.over))
+        later->kind->settle(later);
+    fr_coll_queue_release(later->team);
+    later->defers = false;
+}
+
 static int start(struct fr_request_op *op)
 {
     struct fr_intercept_later *later = op->schedule->own;
     struct fr_coll_host *host = later->host;
+    later->defers = later->team->slab && later->team->begun == later->team->ended &&
+                    !fr_coll_queue_has_thread();
     enum fr_status status = later->kind->open(later);
     if (!is_on_host(op)) // its buffers count once the ranks have agreed, maybe in another call
         fr_report_touch(FR_PATH_PEER, op->comm_label);
@@ -81,6 +94,8 @@ static int start(struct fr_request_op *op)
     fr_coll_queue_add(&later->queued);
     op->schedule->is_quiet = is_on_host(op) && fr_coll_queue_has_thread();
     begin_queued(later->team);
+    if (later->defers)
+        settle(later);
     return fr_abi_mpi.SUCCESS;
 }
 

@@ -24,6 +24,8 @@ struct fr_intercept_later_kind {
     // written later. A task that declines begins where it does not return FR_OK.
     enum fr_status (*open)(struct fr_intercept_later *later);
     void (*begin)(struct fr_intercept_later *later); // begins the queued task
+    // Waits for the application's work on the memory, which `open` does where it is not deferred.
+    void (*settle)(struct fr_intercept_later *later);
     // Ends the operation, whose queued task is over. Returns how all has ended.
     enum fr_status (*end)(struct fr_intercept_later *later);
     bool reads_args; // `open` reads arrays and datatypes among the arguments
@@ -37,6 +39,8 @@ struct fr_intercept_later {
     struct fr_coll_queued queued;
     struct fr_coll_host *host; // does it where some rank cannot take part in a task
     bool is_short;             // `host` then does it by posts; alike on all ranks
+    // The task may be launched in this call, before the application's work on the memory is over.
+    bool defers;
 };
 
 // Begins an operation as a task of the team, or makes a persistent one, whose ranks wait for each

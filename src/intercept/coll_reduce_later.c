@@ -39,12 +39,17 @@ static void set_host(struct reduction *own)
     fr_coll_host_reduce_prepare(own->later.team, &own->host);
 }
 
-// Waits until the application's work on a buffer is over. It may have other work under way when the
-// task's turn comes. A failure comes once more when the memory is used.
-static void await_app(const struct fr_intercept_coll_buffer *side, struct fr_coll_buffer *buffer)
+// A failure comes once more when the memory is used.
+static void settle(struct fr_intercept_later *later)
 {
-    if (fr_intercept_coll_buffer_await_app(side) == FR_OK)
-        buffer->is_workspace = true;
+    const struct fr_intercept_reduction *reduction = &reduction_of(later)->part;
+    const bool reads_result = reduction->in_place && !reduction->sends_apart;
+    const struct fr_intercept_coll_buffer *receive = &reduction->receive;
+    bool settled = fr_intercept_coll_buffer_await_app(receive) == FR_OK;
+    settled =
+        fr_intercept_coll_buffer_await_app(reads_result ? receive : &reduction->send) == FR_OK &&
+        settled;
+    reduction_of(later)->part.part.is_settled = later->queued.task.part.is_settled = settled;
 }
 
 // The program may have freed memory since the last start of a persistent request, and have other
@@ -62,9 +67,9 @@ static enum fr_status open_memory(struct fr_intercept_later *later)
     if (status == FR_OK)
         status = fr_intercept_reduction_open(reduction);
     part->is_queued = true;
-    bool reads_result = reduction->in_place && !reduction->sends_apart;
-    await_app(reads_result ? &reduction->receive : &reduction->send, &part->read);
-    await_app(&reduction->receive, &part->written);
+    part->is_settled = false;
+    if (!later->defers)
+        settle(later);
     if (status != FR_OK)
         return status;
     fr_intercept_coll_fix_context(&part->mover);
@@ -163,7 +168,11 @@ static enum fr_status prepare(struct fr_intercept_later *later, enum fr_status v
 
 bool fr_intercept_reduce_later(struct fr_request_op *op, struct fr_coll_team *team, int *result)
 {
-    static const struct fr_intercept_later_kind kind = {
-        .prepare = prepare, .open = open_memory, .begin = begin, .end = end, .reads_args = true};
+    static const struct fr_intercept_later_kind kind = {.prepare = prepare,
+                                                        .open = open_memory,
+                                                        .begin = begin,
+                                                        .settle = settle,
+                                                        .end = end,
+                                                        .reads_args = true};
     return fr_intercept_later_begin(op, team, &kind, sizeof(struct reduction), result);
 }

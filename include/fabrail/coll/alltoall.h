@@ -23,8 +23,8 @@ struct fr_coll_alltoall {
     struct fr_coll_buffer receive; // the bytes that hold all receives
     // Copies of workspace that is sent from, and that is received into (copies.h).
     struct fr_coll_copy before, after;
-    // The calls do not wait for it. The program's work on the memory is over.
-    bool is_queued;
+    bool is_queued;  // the calls do not wait for it
+    bool is_settled; // the program's work on the memory is over
 };
 
 // Begins an exchange. Task and exchange are the caller's, and must stay until the task is over.

@@ -18,9 +18,9 @@ struct fr_coll_bcast {
     const struct fr_device_strides *layouts; // those that `data` of other ranks may name
     size_t layout_count;
     struct fr_coll_copy before, after; // copies if `data` is workspace (copies.h)
-    // The calls do not wait for it. The program's work on the memory is over.
-    bool is_queued;
-    struct fr_policy_bcast plan; // written by fr_coll_bcast_begin
+    bool is_queued;                    // the calls do not wait for it
+    bool is_settled;                   // the program's work on the memory is over
+    struct fr_policy_bcast plan;       // written by fr_coll_bcast_begin
 };
 
 // Returns whether a broadcast is one in two steps, whose data must not have gaps.
