@@ -61,23 +61,28 @@ static void begin_queued(struct fr_coll_team *team)
     fr_coll_queue_progress();
 }
 
-// Waits for the application's work on the memory, which may have other work under way in the next
-// call.
-static void settle(struct fr_intercept_later *later)
+// Begins as begin_queued does where the application's work on the memory may not be over. Only this
+// thread asks for that, since it has a default stream of its own. What is not launched by the end
+// of this call waits for the work in it, as the application may have other work in the next one.
+static void begin_deferred(struct fr_intercept_later *later)
 {
-    fr_coll_queue_hold(later->team);
+    struct fr_coll_team *team = later->team;
+    fr_coll_queue_hold(team);
+    fr_coll_queue_add(&later->queued);
+    fr_coll_queue_progress_held(team);
     if (!atomic_load(&later->queued.over))
         later->kind->settle(later);
-    fr_coll_queue_release(later->team);
     later->defers = false;
+    fr_coll_queue_release(team);
+    fr_coll_queue_progress();
 }
 
 static int start(struct fr_request_op *op)
 {
     struct fr_intercept_later *later = op->schedule->own;
     struct fr_coll_host *host = later->host;
-    later->defers = later->team->slab && later->team->begun == later->team->ended &&
-                    !fr_coll_queue_has_thread();
+    later->defers =
+        later->team->slab && later->team->queue.used && later->team->begun == later->team->ended;
     enum fr_status status = later->kind->open(later);
     if (!is_on_host(op)) // its buffers count once the ranks have agreed, maybe in another call
         fr_report_touch(FR_PATH_PEER, op->comm_label);
@@ -91,11 +96,13 @@ static int start(struct fr_request_op *op)
         fr_coll_task_begin_declined(&later->queued.task, later->team, host->call);
     later->queued.instead = later->team->slab ? NULL : go_on_by_cpus;
     later->queued.task.host = later->is_short || later->team->slab ? host : NULL;
-    fr_coll_queue_add(&later->queued);
+    if (later->defers) {
+        begin_deferred(later);
+    } else {
+        fr_coll_queue_add(&later->queued);
+        begin_queued(later->team);
+    }
     op->schedule->is_quiet = is_on_host(op) && fr_coll_queue_has_thread();
-    begin_queued(later->team);
-    if (later->defers)
-        settle(later);
     return fr_abi_mpi.SUCCESS;
 }
 
