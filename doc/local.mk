@@ -27,7 +27,8 @@ nobase_dist_doc_DATA = README.md NEWS COPYING contrib/README.md doc/design.md do
 # What was measured, by day.
 fr_benchmarks = doc/benchmarks/2026-11-21.md doc/benchmarks/2026-11-22.md \
     doc/benchmarks/2026-11-23.md doc/benchmarks/2026-11-24.md \
-    doc/benchmarks/2026-11-25.md doc/benchmarks/2026-11-26.md
+    doc/benchmarks/2026-11-25.md doc/benchmarks/2026-11-26.md \
+    doc/benchmarks/2026-11-27.md
 
 # What fabrail bench has measured, as JSON, and the plots that it makes of it.
 fr_figures = doc/figures/allreduce-2.json doc/figures/allreduce-4.json doc/figures/exchange.json \
