@@ -186,6 +186,22 @@ static MPI_Datatype type_resized(int n)
     return type;
 }
 
+// Elements whose extent is below zero, so that each stands before the one in front of it, and a
+// type of them that has such an extent too.
+static MPI_Datatype type_receding(int n)
+{
+    const int elements = n % 64 + 1;
+    MPI_Datatype pair, backward, block, type;
+    MPI_Type_vector(2, 1, 2, MPI_INT, &pair);
+    MPI_Type_create_resized(pair, 0, -16, &backward);
+    MPI_Type_contiguous(elements, backward, &block);
+    MPI_Type_create_resized(block, 0, -16 * (MPI_Aint)elements, &type);
+    MPI_Type_free(&pair);
+    MPI_Type_free(&backward);
+    MPI_Type_free(&block);
+    return type;
+}
+
 static MPI_Datatype type_nested(int n)
 {
     MPI_Datatype row, plane;
@@ -247,6 +263,7 @@ static const struct {
     {"subarray", type_subarray_c, 1, true},
     {"Fortran subarray", type_subarray_fortran, 2, true},
     {"resized", type_resized, 1, true},
+    {"negative extent", type_receding, 3, true},
     {"nested", type_nested, 2, true},
     {"darray", type_darray, 1, true},
     {"duplicate", type_duplicate, 1, true},
