@@ -23,7 +23,8 @@ result() # STATUS TEXT
 launch() # FLAVOUR HOSTS RANKS PROGRAM OPTION... -- ENVIRONMENT...
 {
     local flavour=$1 hosts=$2 ranks=$3 program=$4 options=() variable
-    local run=("$here/run-program" "--device=$device" "--hosts=$hosts" "--env=FABRAIL_REPORT=$work/%r.json")
+    local run=("$here/run-program" "--device=$device" "--hosts=$hosts" "--env=FABRAIL_REPORT=$work/%r.json"
+        "--timeout=${time_limit:-120}") # seconds
     shift 4
     while [ "$1" != -- ]; do
         options+=("$1")
