@@ -159,7 +159,6 @@ void fr_coll_alltoall_begin(struct fr_coll_task *task, struct fr_coll_team *team
         .mover = exchange->send_range,
         .before = exchange->before,
         .after = exchange->after,
-        .is_queued = exchange->is_queued,
         .is_settled = exchange->is_settled,
         .plan = plan_move,
         .move = move,

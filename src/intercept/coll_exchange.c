@@ -331,7 +331,6 @@ static void begin_broadcast(struct fr_intercept_exchange *exchange, struct fr_co
         .layout_count = side->shapes.layout_count,
         .before = exchange->before,
         .after = exchange->after,
-        .is_queued = exchange->is_queued,
         .is_settled = exchange->is_settled,
     };
     if (is_root && side->shapes.by_rank)
@@ -366,7 +365,6 @@ static void begin_slices(struct fr_intercept_exchange *exchange, struct fr_coll_
         .send_range = fr_intercept_exchange_send_range(exchange),
         .before = exchange->before,
         .after = exchange->after,
-        .is_queued = exchange->is_queued,
         .is_settled = exchange->is_settled,
     };
     fr_intercept_coll_buffer_describe(&exchange->receive, &part->receive);

@@ -23,7 +23,6 @@ struct fr_coll_alltoall {
     struct fr_coll_buffer receive; // the bytes that hold all receives
     // Copies of workspace that is sent from, and that is received into (copies.h).
     struct fr_coll_copy before, after;
-    bool is_queued;  // the calls do not wait for it
     bool is_settled; // the program's work on the memory is over
 };
 
