@@ -12,13 +12,13 @@
 #include <string.h>
 
 // Numbers of the questions to another process, 0 for none.
-struct asked {
+struct questions {
     _Atomic uint32_t sent;
     _Atomic uint32_t taken; // that one was blocked when it was asked, or soon after
     _Atomic uint32_t over;  // and goes on
 };
 
-static struct asked *all_asked; // by rank; written in MPI_Init and MPI_Finalize
+static struct questions *all_questions; // by rank; written in MPI_Init and MPI_Finalize
 
 enum { POSTED = 4 }; // processes that can find out
 
@@ -40,41 +40,41 @@ uint32_t fr_job_blocked_number(const struct fr_job_control_message *message)
 
 bool fr_job_blocked_open(void)
 {
-    all_asked = calloc((size_t)fr_job_size(), sizeof(*all_asked));
-    return all_asked != NULL;
+    all_questions = calloc((size_t)fr_job_size(), sizeof(*all_questions));
+    return all_questions != NULL;
 }
 
 void fr_job_blocked_close(void)
 {
-    free(all_asked);
-    all_asked = NULL;
+    free(all_questions);
+    all_questions = NULL;
 }
 
 bool fr_job_control_is_blocked(int rank)
 {
     if (!fr_job_control_reaches(rank) || fr_job_control_is_here(rank))
         return false;
-    struct asked *asked = &all_asked[rank];
-    uint32_t number = atomic_load_explicit(&asked->sent, memory_order_relaxed);
-    if (number != atomic_load_explicit(&asked->over, memory_order_relaxed))
-        return number == atomic_load_explicit(&asked->taken, memory_order_relaxed);
-    if (!atomic_compare_exchange_strong(&asked->sent, &number, number + 1))
+    struct questions *questions = &all_questions[rank];
+    uint32_t number = atomic_load_explicit(&questions->sent, memory_order_relaxed);
+    if (number != atomic_load_explicit(&questions->over, memory_order_relaxed))
+        return number == atomic_load_explicit(&questions->taken, memory_order_relaxed);
+    if (!atomic_compare_exchange_strong(&questions->sent, &number, number + 1))
         return false; // another thread asks
     number++;
     if (!fr_job_control_send(rank, FR_CONTROL_IS_BLOCKED, &number, sizeof(number)))
-        atomic_store_explicit(&asked->over, number, memory_order_relaxed);
+        atomic_store_explicit(&questions->over, number, memory_order_relaxed);
     return false;
 }
 
 void fr_job_blocked_note_taken(int rank, uint32_t number)
 {
-    atomic_store_explicit(&all_asked[rank].taken, number, memory_order_relaxed);
+    atomic_store_explicit(&all_questions[rank].taken, number, memory_order_relaxed);
 }
 
 void fr_job_blocked_note_over(int rank, uint32_t number)
 {
     if ((unsigned)rank < (unsigned)fr_job_size())
-        atomic_store_explicit(&all_asked[rank].over, number, memory_order_relaxed);
+        atomic_store_explicit(&all_questions[rank].over, number, memory_order_relaxed);
 }
 
 void fr_job_control_block(void)

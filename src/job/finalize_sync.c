@@ -20,8 +20,8 @@ bool fr_job_has_failed(void)
     if (comm == fr_abi_mpi.COMM_NULL || !fr_abi_is_open_mpi() ||
         !fr_abi_has(FR_FN_MPIX_Comm_get_failed))
         return false;
-    const fr_word asked[] = {comm, FR_PTR(group)};
-    if (fr_abi_call(FR_FN_MPIX_Comm_get_failed, asked) != fr_abi_mpi.SUCCESS)
+    const fr_word args[] = {comm, FR_PTR(group)};
+    if (fr_abi_call(FR_FN_MPIX_Comm_get_failed, args) != fr_abi_mpi.SUCCESS)
         return false;
     FR_MPI(Group_size, fr_abi_handle_load(group, 0), FR_PTR(&count));
     FR_MPI(Group_free, FR_PTR(group));

@@ -11,7 +11,7 @@
 
 #include "job/job_int.h"
 
-// Kinds of names. The hash includes the kind, so that no two kinds meet.
+// Kinds of names. The hash includes the kind, so that names of different kinds differ.
 enum kind {
     KIND_WORLD = 1,
     KIND_SELF,

@@ -82,9 +82,9 @@ static void make_keyval(void)
                         FR_PTR(&keyval), 0) == fr_abi_mpi.SUCCESS;
 }
 
-bool fr_job_is_keyval(int asked)
+bool fr_job_is_keyval(int value)
 {
-    return has_keyval && asked == keyval;
+    return has_keyval && value == keyval;
 }
 
 static struct fr_job_remembered *find(fr_word comm)

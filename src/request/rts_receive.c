@@ -215,7 +215,7 @@ static void count_received(const struct fr_request_op *op, const struct fr_rndv_
     uint64_t bytes = recv->incoming->bytes;
     const struct fr_report_buffer buffer = {
         .fn = op->counted_as,
-        .path = fr_policy_scheme_path((enum fr_policy_scheme)recv->incoming->place.scheme),
+        .path = fr_policy_scheme_path((enum fr_policy_scheme)recv->incoming->location.scheme),
         .scheme = recv->scheme,
         .kind = view->range.kind,
         .out_bytes = bytes < view->out_bytes ? bytes : view->out_bytes,

@@ -186,7 +186,7 @@ static bool move_receive(struct fr_rma_transfer *transfer)
     if (!fr_rndv_receive_poll(&transfer->recv, 1))
         return false;
     transfer->status = transfer->recv.status;
-    transfer->scheme = (enum fr_policy_scheme)transfer->incoming.place.scheme;
+    transfer->scheme = (enum fr_policy_scheme)transfer->incoming.location.scheme;
     return true;
 }
 

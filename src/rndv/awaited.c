@@ -19,8 +19,8 @@ bool fr_rndv_ledger_await(int rank, int64_t now_ns)
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(rank);
     if (ledger == NULL)
         return false;
-    int64_t told_ns = atomic_load_explicit(&ledger->awaited_ns, memory_order_relaxed);
-    if (now_ns - told_ns >= AWAITED_NS / 16 || told_ns > now_ns)
+    int64_t noted_ns = atomic_load_explicit(&ledger->awaited_ns, memory_order_relaxed);
+    if (now_ns - noted_ns >= AWAITED_NS / 16 || noted_ns > now_ns)
         atomic_store_explicit(&ledger->awaited_ns, now_ns, memory_order_relaxed);
     return atomic_load_explicit(&ledger->blocked, memory_order_relaxed) > 0;
 }
@@ -35,10 +35,10 @@ void fr_rndv_ledger_count_waiting(int rank, int more)
 // Whether a sender has said lately that it waits. Reads no clock once that is long ago.
 static bool was_awaited(struct fr_rndv_ledger *ledger)
 {
-    int64_t told_ns = atomic_load_explicit(&ledger->awaited_ns, memory_order_relaxed);
-    if (told_ns == 0 || fr_time_ns() - told_ns < AWAITED_NS)
-        return told_ns != 0;
-    (void)atomic_compare_exchange_strong(&ledger->awaited_ns, &told_ns, 0);
+    int64_t noted_ns = atomic_load_explicit(&ledger->awaited_ns, memory_order_relaxed);
+    if (noted_ns == 0 || fr_time_ns() - noted_ns < AWAITED_NS)
+        return noted_ns != 0;
+    (void)atomic_compare_exchange_strong(&ledger->awaited_ns, &noted_ns, 0);
     return false;
 }
 
@@ -46,10 +46,10 @@ static bool was_awaited(struct fr_rndv_ledger *ledger)
 static bool has_waiting(const struct fr_rndv_ledger *ledger)
 {
     for (size_t i = 0; i < fr_rndv_ledger_slots_of(ledger) / 64; i++) {
-        uint64_t left = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
-        for (; left != 0; left &= left - 1) {
+        uint64_t bits = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
+        for (; bits != 0; bits &= bits - 1) {
             const struct fr_rndv_slot *slot =
-                &ledger->slots[i * 64 + (size_t)__builtin_ctzll(left)];
+                &ledger->slots[i * 64 + (size_t)__builtin_ctzll(bits)];
             if (atomic_load_explicit(&slot->to, memory_order_acquire) == fr_job_rank() &&
                 atomic_load_explicit(&slot->ready, memory_order_acquire) == FR_RNDV_WAITS)
                 return true;

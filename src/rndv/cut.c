@@ -26,7 +26,7 @@ static bool find_named(const struct fr_rndv_cut *cut, struct fr_rndv_incoming *i
 {
     struct fr_rndv_rts rts = {.bytes = 0};
     memcpy(&rts, cut->data, NAMED_BYTES);
-    if (rts.from >= (uint32_t)fr_job_size() || rts.place >= FR_RNDV_SLOTS || rts.number == 0 ||
+    if (rts.from >= (uint32_t)fr_job_size() || rts.index >= FR_RNDV_SLOTS || rts.number == 0 ||
         (rts.number & ~FR_SLOT_NUMBERS) != 0 || rts.remote > 1)
         return false;
     bool is_own = rts.remote && (int)rts.from == fr_job_rank();

@@ -20,7 +20,7 @@ static bool can_overlap(const struct fr_rndv_fragments *in)
     return !view->absolute && (layout->contiguous || room_of(in) % layout->size_bytes == 0);
 }
 
-// By sender. Two that share a place only seem to give more.
+// By sender. Two that share an entry only seem to give more.
 static _Atomic unsigned come_from[256];
 
 void fr_rndv_fragments_note_from(int rank)
@@ -40,7 +40,7 @@ enum fr_status fr_rndv_fragments_bounce(struct fr_rndv_fragments *in)
     enum fr_status status = fr_staging_borrow(in->bytes, &in->bounce);
     if (status != FR_OK)
         return status;
-    in->place = in->bounce.address;
+    in->memory = in->bounce.address;
     fr_staging_view_at(in->recv->view, in->bounce, &in->into, &in->block);
     if (!in->to_device)
         in->into.path = FR_PATH_HOST; // copies from workspace are those of this path
@@ -50,7 +50,7 @@ enum fr_status fr_rndv_fragments_bounce(struct fr_rndv_fragments *in)
 
 // Chooses where fragments go: where MPI's own data would, if there is room for all of them in one
 // piece.
-static enum fr_status choose_place(struct fr_rndv_fragments *in)
+static enum fr_status choose_memory(struct fr_rndv_fragments *in)
 {
     struct fr_staging_view *view = in->recv->view;
     in->to_device = fr_staging_is_staged(view);
@@ -59,7 +59,7 @@ static enum fr_status choose_place(struct fr_rndv_fragments *in)
         return fr_rndv_fragments_bounce(in);
     if (view->lease.reservation != NULL && fr_rndv_fragments_bounce(in) == FR_OK)
         return FR_OK; // it is page-locked, if there is room
-    in->place = (unsigned char *)fr_staging_given_room(view);
+    in->memory = (unsigned char *)fr_staging_given_room(view);
     in->overlaps = in->to_device && can_overlap(in);
     return FR_OK;
 }
@@ -70,8 +70,8 @@ static void begin(struct fr_rndv_fragments *in, struct fr_rndv_recv *recv)
     *in = (struct fr_rndv_fragments){
         .recv = recv,
         .bytes = bytes,
-        .shift = recv->incoming->place.shift,
-        .count = fr_rndv_fragments_count(bytes, recv->incoming->place.shift),
+        .shift = recv->incoming->location.shift,
+        .count = fr_rndv_fragments_count(bytes, recv->incoming->location.shift),
     };
     fr_device_batch_begin(&in->batch);
 }
@@ -79,14 +79,14 @@ static void begin(struct fr_rndv_fragments *in, struct fr_rndv_recv *recv)
 enum fr_status fr_rndv_fragments_open(struct fr_rndv_fragments *in, struct fr_rndv_recv *recv)
 {
     begin(in, recv);
-    return choose_place(in);
+    return choose_memory(in);
 }
 
 void fr_rndv_fragments_open_at(struct fr_rndv_fragments *in, struct fr_rndv_recv *recv,
                                uintptr_t address)
 {
     begin(in, recv);
-    in->place = (unsigned char *)address;
+    in->memory = (unsigned char *)address;
 }
 
 enum fr_status fr_rndv_fragments_open_beside(struct fr_rndv_fragments *in,
@@ -97,7 +97,7 @@ enum fr_status fr_rndv_fragments_open_beside(struct fr_rndv_fragments *in,
         fr_staging_borrow_device(recv->view->range.device, in->bytes, &in->bounce);
     if (status != FR_OK)
         return status;
-    in->place = in->bounce.address;
+    in->memory = in->bounce.address;
     fr_staging_view_at(recv->view, in->bounce, &in->into, &in->block);
     in->into.path = FR_PATH_PEER;
     in->to_device = true;

@@ -11,10 +11,10 @@ struct fr_rndv_fragments {
     unsigned shift; // fragments but the last have two to the power of that bytes
     size_t count;
     size_t done;                    // fragments that have come, from the first on
-    unsigned char *place;           // where they go
-    struct fr_staging_lease bounce; // of `place`, unless that is the memory that MPI was given
+    unsigned char *memory;          // where they go
+    struct fr_staging_lease bounce; // of `memory`, unless that is the memory that MPI was given
 
-    struct fr_staging_view into; // a view that stages the program's buffer in `place`
+    struct fr_staging_view into; // a view that stages the program's buffer in `memory`
     struct fr_staging_view_block block;
     struct fr_device_batch batch;
     size_t copied;  // bytes whose copies have been started

@@ -21,20 +21,20 @@
 // ---- the sender
 
 static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_message *facts,
-                            struct fr_rndv_place *place, uint64_t *ready)
+                            struct fr_rndv_location *location, uint64_t *ready)
 {
     const struct fr_staging_view *view = &send->view;
     uintptr_t low = view->base + (uintptr_t)view->first;
-    place->address = view->base + (uintptr_t)send->block.user_offset;
+    location->address = view->base + (uintptr_t)send->block.user_offset;
     if (!facts->one_piece) {
         const struct fr_datatype_compiled *compiled = fr_datatype_compiled_get(send->block.layout);
-        if (compiled == NULL || !fr_device_strides_of(&compiled->shape, &place->strides))
+        if (compiled == NULL || !fr_device_strides_of(&compiled->shape, &location->strides))
             return FR_ERR_UNSUPPORTED;
         if (compiled->table != NULL)
             send->table = fr_staging_table_borrow_used(compiled, view->range.device);
         if (compiled->table != NULL && send->table == NULL)
             return FR_ERR_UNSUPPORTED;
-        place->address += (uint64_t)compiled->shape.offset;
+        location->address += (uint64_t)compiled->shape.offset;
     }
     *ready = send->bytes;
     if (send->address.to == fr_job_rank()) // there is no other way out of the buffer
@@ -82,8 +82,8 @@ static enum fr_status pull_over_host(const struct fr_rndv_recv *recv,
 
 static uintptr_t source_of(const struct fr_rndv_recv *recv)
 {
-    const struct fr_rndv_place *place = &recv->incoming->place;
-    return fr_ipc_mapping_at(&fr_rndv_pull_of(recv)->mapping, &place->handle, place->address);
+    const struct fr_rndv_location *location = &recv->incoming->location;
+    return fr_ipc_mapping_at(&fr_rndv_pull_of(recv)->mapping, &location->handle, location->address);
 }
 
 // Returns how many bytes a pull could get at present.
@@ -136,9 +136,9 @@ static void tell_sender(struct fr_rndv_recv *recv)
 {
     if (recv->untouched)
         return;
-    if (!fr_rndv_pull_of(recv)->told)
+    if (!fr_rndv_pull_of(recv)->outcome_sent)
         fr_rndv_incoming_end(recv->incoming, recv->status == FR_OK);
-    fr_rndv_pull_of(recv)->told = true;
+    fr_rndv_pull_of(recv)->outcome_sent = true;
 }
 
 // Pieces of one or several receives that one call of the device module moves. Threads may each wait

@@ -16,7 +16,7 @@
 #include "fabrail/rndv.h"
 
 enum {
-    REFUSED = 256,           // places for allocations that a NIC refused; several can share one
+    REFUSED = 256,           // entries for allocations that a NIC refused; several can share one
     LOOK_EVERY_NS = 5000000, // between two looks for freed memory
     LOOK_AT = 16,            // allocations to look at in one look
 };
@@ -90,7 +90,7 @@ bool fr_rndv_hmem_reaches(const struct fr_device_range *range)
 
 // ---- registrations
 
-static _Atomic uint64_t *refused_place(uint64_t id)
+static _Atomic uint64_t *refused_entry(uint64_t id)
 {
     return &refused[id % REFUSED];
 }
@@ -101,8 +101,8 @@ static enum fr_status pin(const struct fr_rail_memory *allocation, uintptr_t add
                           struct fr_rail_region **region, size_t *offset)
 {
     struct fr_rail_memory memory = *allocation;
-    _Atomic uint64_t *place = refused_place(memory.id);
-    if (atomic_load_explicit(place, memory_order_relaxed) == memory.id)
+    _Atomic uint64_t *entry = refused_entry(memory.id);
+    if (atomic_load_explicit(entry, memory_order_relaxed) == memory.id)
         return FR_ERR_UNSUPPORTED;
     if (memory.bytes > fr_core_settings()->rail_cache_bytes / 2) {
         memory.address = (void *)address;
@@ -110,7 +110,7 @@ static enum fr_status pin(const struct fr_rail_memory *allocation, uintptr_t add
     }
     enum fr_status status = fr_rail_register(fr_rndv_rails(), &memory, region);
     if (status == FR_ERR_UNSUPPORTED)
-        atomic_store_explicit(place, memory.id, memory_order_relaxed);
+        atomic_store_explicit(entry, memory.id, memory_order_relaxed);
     *offset = address - (uintptr_t)memory.address;
     return status;
 }

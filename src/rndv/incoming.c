@@ -65,7 +65,7 @@ static bool is_rts(const unsigned char *data, struct fr_rndv_rts *rts)
     if (secret == NULL || memcmp(data, secret, sizeof(*secret)) != 0)
         return false;
     memcpy(rts, data, sizeof(*rts));
-    return rts->from < (uint32_t)fr_job_size() && rts->place < FR_RNDV_SLOTS && rts->remote <= 1 &&
+    return rts->from < (uint32_t)fr_job_size() && rts->index < FR_RNDV_SLOTS && rts->remote <= 1 &&
            fr_rndv_scheme_of(rts->scheme) != NULL && rts->number != 0 &&
            (rts->number & ~FR_SLOT_NUMBERS) == 0 && rts->bytes >= FR_RNDV_RTS_BYTES;
 }
@@ -74,10 +74,10 @@ static bool is_rts(const unsigned char *data, struct fr_rndv_rts *rts)
 // many messages, all are read before any is begun.
 static void prefetch(const struct fr_rndv_slot *slot)
 {
-    const char *place = (const char *)&slot->place;
+    const char *location = (const char *)&slot->location;
     __builtin_prefetch(&slot->word, 1);
-    for (size_t at = 0; at < sizeof(slot->place); at += LINE_BYTES)
-        __builtin_prefetch(place + at + LINE_BYTES - 1);
+    for (size_t at = 0; at < sizeof(slot->location); at += LINE_BYTES)
+        __builtin_prefetch(location + at + LINE_BYTES - 1);
 }
 
 bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
@@ -88,9 +88,9 @@ bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
     if (FR_LIKELY(!is_rts(data, &rts)))
         return false;
     struct fr_rndv_ledger *ledger = rts.remote ? NULL : fr_rndv_ledger_of((int)rts.from);
-    if (ledger != NULL && rts.place >= fr_rndv_ledger_slots_of(ledger))
+    if (ledger != NULL && rts.index >= fr_rndv_ledger_slots_of(ledger))
         return false;
-    struct fr_rndv_slot *slot = ledger != NULL ? &ledger->slots[rts.place] : NULL;
+    struct fr_rndv_slot *slot = ledger != NULL ? &ledger->slots[rts.index] : NULL;
     // An RTS of a process to itself always goes by the ledger. Other such bytes have been sent back
     // by a program that got them from a receive too short for a whole RTS.
     bool is_own = rts.remote && (int)rts.from == fr_job_rank();
@@ -105,8 +105,8 @@ bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
     incoming->number = rts.number;
     incoming->from = (int)rts.from;
     incoming->bytes = rts.bytes;
-    incoming->index = rts.place;
-    incoming->place.scheme = rts.scheme;
+    incoming->index = rts.index;
+    incoming->location.scheme = rts.scheme;
     return true;
 }
 
@@ -116,7 +116,7 @@ bool fr_rndv_incoming_is_of(const unsigned char data[FR_RNDV_RTS_BYTES],
     struct fr_rndv_rts rts;
     memcpy(&rts, data, sizeof(rts));
     return fr_rndv_begins_rts(data) && rts.number == incoming->number &&
-           rts.from == (uint32_t)incoming->from && rts.place == incoming->index;
+           rts.from == (uint32_t)incoming->from && rts.index == incoming->index;
 }
 
 bool fr_rndv_incoming_any_here(void)
@@ -139,7 +139,7 @@ bool fr_rndv_incoming_any(void)
 
 bool fr_rndv_incoming_is_short(const struct fr_rndv_incoming *incoming)
 {
-    return !fr_rndv_scheme_has(incoming->place.scheme, FR_RNDV_BY_NETWORK);
+    return !fr_rndv_scheme_has(incoming->location.scheme, FR_RNDV_BY_NETWORK);
 }
 
 // ---- waiting for a sender
@@ -175,7 +175,7 @@ static enum fr_status try_here(struct fr_rndv_incoming *incoming)
         fr_rndv_incoming_lift_doubt(incoming);
         return is_waiting(incoming->slot, incoming->number) ? FR_ERR_NOT_FOUND : FR_ERR_CANCELLED;
     }
-    incoming->place = incoming->slot->place;
+    incoming->location = incoming->slot->location;
     fr_rndv_incoming_refresh(incoming);
     return FR_OK;
 }
@@ -341,9 +341,9 @@ static struct fr_rndv_slot *find_first(struct fr_rndv_ledger *ledger,
 {
     struct fr_rndv_slot *found = NULL;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(ledger->in_use); i++) {
-        uint64_t left = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
-        for (; left != 0; left &= left - 1) {
-            struct fr_rndv_slot *slot = &ledger->slots[i * 64 + (size_t)__builtin_ctzll(left)];
+        uint64_t rest = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
+        for (; rest != 0; rest &= rest - 1) {
+            struct fr_rndv_slot *slot = &ledger->slots[i * 64 + (size_t)__builtin_ctzll(rest)];
             struct look look;
             if (!look_at(slot, &look) || !is_from(&look, from) || (look.word & bits) != 0 ||
                 look.length < shortest || look.length > longest ||
@@ -433,11 +433,11 @@ bool fr_rndv_incoming_find(const struct fr_rndv_rts *rts, struct fr_rndv_incomin
     struct fr_wait wait = {0};
     struct look look;
     if (!rts->remote) {
-        if (ledger == NULL || rts->place >= fr_rndv_ledger_slots_of(ledger) ||
-            !look_at(&ledger->slots[rts->place], &look) || look.to != fr_job_rank() ||
+        if (ledger == NULL || rts->index >= fr_rndv_ledger_slots_of(ledger) ||
+            !look_at(&ledger->slots[rts->index], &look) || look.to != fr_job_rank() ||
             (look.word & FR_SLOT_NUMBERS) != rts->number)
             return false;
-        *incoming = incoming_of(&ledger->slots[rts->place], &look, (int)rts->from, rts->place);
+        *incoming = incoming_of(&ledger->slots[rts->index], &look, (int)rts->from, rts->index);
         return true;
     }
     *incoming = (struct fr_rndv_incoming){.number = rts->number, .from = (int)rts->from};
@@ -468,21 +468,21 @@ bool fr_rndv_incoming_drop_one(struct fr_rndv_incoming *incoming)
 {
     if (fr_rndv_incoming_begin(incoming) != FR_OK)
         return false;
-    if (fr_rndv_scheme_has(incoming->place.scheme, FR_RNDV_FRAGMENTED))
+    if (fr_rndv_scheme_has(incoming->location.scheme, FR_RNDV_FRAGMENTED))
         fr_rndv_incoming_abandon(incoming);
     else
         fr_rndv_incoming_end(incoming, true);
     return true;
 }
 
-static void drop_of(struct fr_rndv_ledger *ledger, int from, size_t place, uint64_t comm)
+static void drop_of(struct fr_rndv_ledger *ledger, int from, size_t index, uint64_t comm)
 {
-    struct fr_rndv_slot *slot = &ledger->slots[place];
+    struct fr_rndv_slot *slot = &ledger->slots[index];
     struct look look;
     if (!look_at(slot, &look) || look.to != fr_job_rank() || look.comm != comm ||
         (look.word & FR_SLOT_TAKEN) != 0)
         return;
-    struct fr_rndv_incoming incoming = incoming_of(slot, &look, from, place);
+    struct fr_rndv_incoming incoming = incoming_of(slot, &look, from, index);
     (void)fr_rndv_incoming_drop_one(&incoming);
 }
 
@@ -491,9 +491,9 @@ void fr_rndv_incoming_drop(uint64_t comm)
     for (int from = 0; from < fr_job_size() && fr_rndv_incoming_any_here(); from++) {
         struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(from);
         for (size_t i = 0; ledger != NULL && i < FR_ARRAY_LENGTH(ledger->in_use); i++) {
-            uint64_t left = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
-            for (; left != 0; left &= left - 1)
-                drop_of(ledger, from, i * 64 + (size_t)__builtin_ctzll(left), comm);
+            uint64_t bits = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
+            for (; bits != 0; bits &= bits - 1)
+                drop_of(ledger, from, i * 64 + (size_t)__builtin_ctzll(bits), comm);
         }
     }
 }

@@ -4,7 +4,7 @@
 //
 // The messages under way to one process with one tag on one communicator are a flow. A flow without
 // messages stays known, so that the next message finds its own without allocating. It is forgotten
-// when another flow needs its place.
+// when another flow needs its memory.
 #include "config.h"
 
 #include "fabrail/core/hash.h"
@@ -35,7 +35,7 @@ struct flow {
 };
 
 // Facts about a slot that only the sender knows.
-struct place {
+struct own_slot {
     struct flow *flow; // NULL while the slot is not in use
     bool announcing;
 };
@@ -43,7 +43,7 @@ struct place {
 // There are as many flows as slots, so where there is a slot for a message, a flow is idle. Flows
 // beyond the slots that there are are not touched.
 static struct fr_lock ledger_lock = FR_LOCK_INIT;
-static struct place places[FR_RNDV_SLOTS] FR_GUARDED_BY(ledger_lock);
+static struct own_slot own_slots[FR_RNDV_SLOTS] FR_GUARDED_BY(ledger_lock);
 static struct flow flows[FR_RNDV_SLOTS] FR_GUARDED_BY(ledger_lock);
 static struct flow *known FR_GUARDED_BY(ledger_lock);        // table of flows
 static struct fr_list idle_flows FR_GUARDED_BY(ledger_lock); // the latest first
@@ -99,7 +99,7 @@ void fr_rndv_ledger_close(void)
     is_open = false;
     fr_core_lock(&ledger_lock);
     HASH_CLEAR(hh, known);
-    memset(places, 0, slot_count * sizeof(places[0]));
+    memset(own_slots, 0, slot_count * sizeof(own_slots[0]));
     memset(flows, 0, slot_count * sizeof(flows[0]));
     fr_core_unlock(&ledger_lock);
     fr_rndv_plain_forget_all();
@@ -234,7 +234,7 @@ void fr_rndv_mark_plain(const struct fr_rndv_address *address, size_t length, bo
 bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address, size_t length)
 {
     return fr_rndv_plain_has(FR_PLAIN_TO, address, length) ||
-           (fr_rndv_marks_rts((int64_t)length) && fr_rndv_replica_has_told_all(address->to));
+           (fr_rndv_marks_rts((int64_t)length) && fr_rndv_replica_assumes_plain(address->to));
 }
 
 static bool goes_to(const struct fr_rndv_slot *slot, const struct fr_rndv_address *address)
@@ -253,10 +253,10 @@ bool fr_rndv_ledger_is_doubted(const struct fr_rndv_address *address)
     enum { MOST = 4 };
     unsigned count = 0; // memory of further slots may be missing
     for (size_t i = 0; i < fr_rndv_ledger_count() / 64 && count < MOST; i++) {
-        uint64_t left = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
-        for (; left != 0; left &= left - 1) {
+        uint64_t bits = atomic_load_explicit(&ledger->in_use[i], memory_order_acquire);
+        for (; bits != 0; bits &= bits - 1) {
             const struct fr_rndv_slot *slot =
-                &ledger->slots[i * 64 + (size_t)__builtin_ctzll(left)];
+                &ledger->slots[i * 64 + (size_t)__builtin_ctzll(bits)];
             uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
             count += fr_rndv_word_is_waiting(word) && (word & FR_SLOT_DOUBTED) != 0 &&
                      goes_to(slot, address);
@@ -329,17 +329,17 @@ static void enter_flow(struct flow *flow, size_t index) FR_REQUIRES(&ledger_lock
     flow->messages++;
     announce(flow, 1);
     flow->announcer = &own_mark;
-    places[index] = (struct place){.flow = flow, .announcing = true};
+    own_slots[index] = (struct own_slot){.flow = flow, .announcing = true};
 }
 
 // Writes where a message is. Mostly the same memory holds many messages. What says so takes several
 // lines of the cache, which stay in the caches of both processes while nobody writes to them.
-static void write_place(struct fr_rndv_place *to, const struct fr_rndv_place *place)
+static void write_location(struct fr_rndv_location *to, const struct fr_rndv_location *location)
 {
-    enum { HEAD_BYTES = offsetof(struct fr_rndv_place, handle) };
-    memcpy(to, place, HEAD_BYTES);
-    const char *rest = (const char *)place + HEAD_BYTES;
-    size_t bytes = sizeof(*place) - HEAD_BYTES;
+    enum { HEAD_BYTES = offsetof(struct fr_rndv_location, handle) };
+    memcpy(to, location, HEAD_BYTES);
+    const char *rest = (const char *)location + HEAD_BYTES;
+    size_t bytes = sizeof(*location) - HEAD_BYTES;
     if (memcmp((const char *)to + HEAD_BYTES, rest, bytes) != 0)
         memcpy((char *)to + HEAD_BYTES, rest, bytes);
 }
@@ -347,7 +347,7 @@ static void write_place(struct fr_rndv_place *to, const struct fr_rndv_place *pl
 // Writes a slot. Each store is a release. A receiver may still look at the message that was here
 // before. If it sees any of these stores, it sees as well that the word has changed.
 static void write_slot(struct fr_rndv_slot *slot, const struct fr_rndv_address *address,
-                       uint64_t sizes, uint64_t ready, const struct fr_rndv_place *place,
+                       uint64_t sizes, uint64_t ready, const struct fr_rndv_location *location,
                        const union fr_rndv_beside *beside, uint64_t number)
 {
     atomic_store_explicit(&slot->sizes, sizes, memory_order_release);
@@ -355,7 +355,7 @@ static void write_slot(struct fr_rndv_slot *slot, const struct fr_rndv_address *
     atomic_store_explicit(&slot->to, address->to, memory_order_release);
     atomic_store_explicit(&slot->tag, address->tag, memory_order_release);
     atomic_store_explicit(&slot->ready, ready, memory_order_release);
-    write_place(&slot->place, place);
+    write_location(&slot->location, location);
     if (beside != NULL)
         slot->beside = *beside;
     atomic_store_explicit(&slot->word, number | FR_SLOT_IN(FR_RNDV_ADVERTISED),
@@ -411,7 +411,7 @@ static bool extend(struct fr_rndv_ledger *ledger)
 
 enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, bool shared,
                                         uint64_t sizes, uint64_t ready,
-                                        const struct fr_rndv_place *place,
+                                        const struct fr_rndv_location *location,
                                         const union fr_rndv_beside *beside, unsigned *index,
                                         uint64_t *number)
 {
@@ -427,22 +427,22 @@ enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, b
     } while (status == FR_ERR_LIMIT && extend(ledger));
     if (status != FR_OK)
         return status;
-    write_slot(&ledger->slots[entered], address, sizes, ready, place, beside, *number);
+    write_slot(&ledger->slots[entered], address, sizes, ready, location, beside, *number);
     *index = (unsigned)entered;
     return FR_OK;
 }
 
-static void stop_announcing(struct place *place)
+static void stop_announcing(struct own_slot *slot)
 {
-    if (place->announcing)
-        announce(place->flow, -1U);
-    place->announcing = false;
+    if (slot->announcing)
+        announce(slot->flow, -1U);
+    slot->announcing = false;
 }
 
-// The place is this thread's while it announces.
+// The facts are this thread's while it announces.
 FR_UNANALYSED void fr_rndv_ledger_sent(unsigned index)
 {
-    stop_announcing(&places[index]);
+    stop_announcing(&own_slots[index]);
 }
 
 struct fr_rndv_slot *fr_rndv_ledger_slot(unsigned index)
@@ -498,11 +498,11 @@ void fr_rndv_ledger_free(unsigned index, bool shared)
         state != FR_SLOT_SPARE)
         count_down(slot, shared);
     fr_core_lock(&ledger_lock);
-    struct place *place = &places[index];
-    struct flow *flow = place->flow;
+    struct own_slot *entry = &own_slots[index];
+    struct flow *flow = entry->flow;
     if (flow != NULL) {
-        stop_announcing(place);
-        place->flow = NULL;
+        stop_announcing(entry);
+        entry->flow = NULL;
         if (--flow->messages == 0)
             fr_list_push_front(&idle_flows, &flow->idle);
     }

@@ -103,7 +103,7 @@ bool fr_rndv_ledger_takes_turns_with(int rank);
 // use, FR_ERR_UNSUPPORTED when a rule of rndv.h forbids an RTS. `beside` may be NULL.
 FR_MUST_CHECK enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address,
                                                       bool shared, uint64_t sizes, uint64_t ready,
-                                                      const struct fr_rndv_place *place,
+                                                      const struct fr_rndv_location *location,
                                                       const union fr_rndv_beside *beside,
                                                       unsigned *index, uint64_t *number);
 

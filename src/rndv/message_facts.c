@@ -95,12 +95,12 @@ static void look_at_rails(const struct fr_rndv_message *message, struct fr_polic
 
 // Returns whether there has been a message of this memory before. Exporting takes as long as some
 // messages, and mapping a thousand times as long; memory that is sent once is not worth that. Two
-// allocations that share a place only make this forget.
+// allocations that share an entry only make this forget.
 static bool is_seen(const struct fr_device_range *range)
 {
     static _Atomic uint64_t seen[256];
-    _Atomic uint64_t *place = &seen[range->buffer_id % FR_ARRAY_LENGTH(seen)];
-    return atomic_exchange_explicit(place, range->buffer_id, memory_order_relaxed) ==
+    _Atomic uint64_t *entry = &seen[range->buffer_id % FR_ARRAY_LENGTH(seen)];
+    return atomic_exchange_explicit(entry, range->buffer_id, memory_order_relaxed) ==
            range->buffer_id;
 }
 

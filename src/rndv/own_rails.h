@@ -28,10 +28,10 @@ void fr_rndv_rails_serve(int change);
 // Acts on a control message of rails.
 void fr_rndv_rails_handle(const struct fr_job_control_message *message);
 
-// Moves transfers and meetings on.
+// Moves transfers and connections on.
 void fr_rndv_rails_poll(void);
 
-// Ends all meetings: all processes have received all they ever will.
+// Ends all connections: all processes have received all they ever will.
 void fr_rndv_rails_finish(void);
 
 // Closes the rails.

@@ -70,27 +70,27 @@ void fr_rndv_sweep_end(void)
 
 // ---- what senders see of it
 
-// Facts about each receiver. Two that share a place only make senders wait longer.
+// Facts about each receiver. Two that share an entry only make senders wait longer.
 static struct {
     _Atomic int64_t exceeded_ns; // when a message to it last had to leave beyond the bound
     _Atomic unsigned times;      // how often that was so since it has last pulled
     _Atomic uint64_t taken;      // of a receiver on another host: what it has told of last
 } receivers[256];
 
-static unsigned place_of(int to)
+static unsigned index_of(int to)
 {
     return (unsigned)to % FR_ARRAY_LENGTH(receivers);
 }
 
 void fr_rndv_send_note_taken(int by, uint64_t number)
 {
-    atomic_store_explicit(&receivers[place_of(by)].taken, taken_of(fr_job_rank(), number, 0),
+    atomic_store_explicit(&receivers[index_of(by)].taken, taken_of(fr_job_rank(), number, 0),
                           memory_order_relaxed);
 }
 
 void fr_rndv_send_note_pulled(int by)
 {
-    atomic_store_explicit(&receivers[place_of(by)].times, 0, memory_order_relaxed);
+    atomic_store_explicit(&receivers[index_of(by)].times, 0, memory_order_relaxed);
 }
 
 // A look at how far a receiver is. Those on other hosts have no sweeps.
@@ -104,7 +104,7 @@ static struct look look_at_receiver(const struct fr_rndv_send *send)
     struct fr_rndv_ledger *ledger = send->remote ? NULL : fr_rndv_ledger_of(send->address.to);
     struct look look = {0};
     if (ledger == NULL) {
-        look.taken = atomic_load_explicit(&receivers[place_of(send->address.to)].taken,
+        look.taken = atomic_load_explicit(&receivers[index_of(send->address.to)].taken,
                                           memory_order_relaxed);
         return look;
     }
@@ -188,21 +188,21 @@ static bool stays(struct fr_rndv_send *send, bool on_device, bool must)
     if (must || on_device || send->bytes < SHORT_BYTES || fr_staging_has_room(send->bytes) ||
         is_in_doubt(send))
         return false;
-    unsigned place = place_of(send->address.to);
+    unsigned index = index_of(send->address.to);
     int64_t now = fr_time_ns();
     if (send->stays_since_ns == 0)
         send->stays_since_ns = now;
-    unsigned times = atomic_load_explicit(&receivers[place].times, memory_order_relaxed);
+    unsigned times = atomic_load_explicit(&receivers[index].times, memory_order_relaxed);
     bool blocked =
         fr_rndv_ledger_await(send->address.to, now) || fr_job_control_is_blocked(send->address.to);
-    int64_t since = later(send->stays_since_ns, atomic_load_explicit(&receivers[place].exceeded_ns,
+    int64_t since = later(send->stays_since_ns, atomic_load_explicit(&receivers[index].exceeded_ns,
                                                                      memory_order_relaxed));
     since = later(since, send->working_ns);
     if (now - since < (blocked ? BLOCKED_PATIENCE_NS : (int64_t)LEAST_PATIENCE_NS << times))
         return true;
     if (!blocked && times < MOST_PATIENCE_DOUBLED)
-        atomic_store_explicit(&receivers[place].times, times + 1, memory_order_relaxed);
-    atomic_store_explicit(&receivers[place].exceeded_ns, now, memory_order_relaxed);
+        atomic_store_explicit(&receivers[index].times, times + 1, memory_order_relaxed);
+    atomic_store_explicit(&receivers[index].exceeded_ns, now, memory_order_relaxed);
     fr_warn_once("%s: a message has left its buffer beyond FABRAIL_STAGING_MAX, since rank %d has "
                  "received nothing for a while",
                  send->call, send->address.to);
@@ -275,7 +275,7 @@ static bool finds_room(const struct fr_rndv_send *send)
 bool fr_rndv_send_leave(struct fr_rndv_send *send)
 {
     fr_rndv_send_hold(send->index);
-    bool left_it = finds_room(send) && fr_rndv_send_leave_held(send, true);
+    bool has_left = finds_room(send) && fr_rndv_send_leave_held(send, true);
     fr_rndv_send_release(send->index);
-    return left_it;
+    return has_left;
 }

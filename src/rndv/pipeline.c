@@ -108,11 +108,11 @@ static enum fr_status begin_copies(struct fr_rndv_send *send, bool taken)
 }
 
 static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_message *facts,
-                            struct fr_rndv_place *place, uint64_t *ready)
+                            struct fr_rndv_location *location, uint64_t *ready)
 {
     unsigned shift = shift_of(send->bytes);
     *ready = 0;
-    place->shift = shift;
+    location->shift = shift;
     if (!fr_policy_waits_to_be_asked(facts))
         return begin_copies(send, false);
     if (shift > MOST_SHIFT)
@@ -239,7 +239,7 @@ static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state,
 bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send)
 {
     struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
-    struct fr_rndv_place place = {.scheme = FR_SCHEME_PIPELINE};
+    struct fr_rndv_location location = {.scheme = FR_SCHEME_PIPELINE};
     enum fr_rndv_state from = fr_rndv_ledger_state(send->index);
     if (send->scheme == &fr_rndv_pipeline || fr_job_control_comm() == fr_abi_mpi.COMM_NULL ||
         send->address.to == fr_job_rank())
@@ -255,8 +255,8 @@ bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send)
     }
     free(send->state);
     send->state = sending;
-    place.shift = sending->shift;
-    slot->place = place;
+    location.shift = sending->shift;
+    slot->location = location;
     send->scheme = &fr_rndv_pipeline;
     const struct fr_rndv_entry entry = {
         .number = send->number,
@@ -264,7 +264,7 @@ bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send)
         .comm = send->address.comm,
         .tag = send->address.tag,
         .index = send->index,
-        .place = place,
+        .location = location,
     };
     (void)fr_rndv_slot_change(slot, send->number, from, FR_RNDV_ADVERTISED);
     if (send->remote)
@@ -289,7 +289,7 @@ static void post(struct receiving *receiving)
     for (size_t i = 0; i < in->count; i++) {
         char *request = receiving->requests + i * fr_abi_mpi.handle_bytes;
         fr_abi_handle_store(request, 0, fr_abi_mpi.REQUEST_NULL);
-        if (FR_MPI(Irecv, FR_PTR(in->place + (i << in->shift)),
+        if (FR_MPI(Irecv, FR_PTR(in->memory + (i << in->shift)),
                    (fr_word)fr_rndv_fragment_bytes(in->bytes, in->shift, i), fr_abi_mpi.BYTE,
                    (fr_word)incoming->from, (fr_word)incoming->index, comm,
                    FR_PTR(request)) != fr_abi_mpi.SUCCESS)
@@ -313,9 +313,9 @@ static void tell_begun(const struct fr_rndv_incoming *incoming)
 static enum fr_status begin(struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_incoming *incoming = recv->incoming;
-    if (fr_job_control_comm() == fr_abi_mpi.COMM_NULL || incoming->place.shift > MOST_SHIFT)
+    if (fr_job_control_comm() == fr_abi_mpi.COMM_NULL || incoming->location.shift > MOST_SHIFT)
         return FR_ERR_UNSUPPORTED;
-    size_t count = fr_rndv_fragments_count((size_t)incoming->bytes, incoming->place.shift);
+    size_t count = fr_rndv_fragments_count((size_t)incoming->bytes, incoming->location.shift);
     struct receiving *receiving = calloc(1, sizeof(*receiving) + count * fr_abi_mpi.handle_bytes);
     if (receiving == NULL)
         return FR_ERR_NO_MEMORY;

@@ -23,7 +23,7 @@ bool fr_rndv_tell(int to, enum fr_job_control_kind kind, const struct fr_rndv_en
                   bool must)
 {
     bool whole = kind == FR_CONTROL_RTS || kind == FR_CONTROL_WRITE;
-    size_t bytes = whole ? sizeof(*entry) : offsetof(struct fr_rndv_entry, place);
+    size_t bytes = whole ? sizeof(*entry) : offsetof(struct fr_rndv_entry, location);
     while (!fr_job_control_send(to, kind, entry, bytes)) {
         if (!must || !fr_job_control_reaches(to) || !fr_job_control_is_alive(to))
             return false;
@@ -57,7 +57,7 @@ static void handle(const struct fr_job_control_message *message, const struct fr
     default:
         break;
     }
-    if (message->bytes < offsetof(struct fr_rndv_entry, place) || message->bytes > sizeof(entry))
+    if (message->bytes < offsetof(struct fr_rndv_entry, location) || message->bytes > sizeof(entry))
         return; // no version of Fabrail sends such a message
     memcpy(&entry, message->data, message->bytes);
     switch ((enum fr_job_control_kind)message->kind) {

@@ -41,7 +41,7 @@ static void discard_here(int from)
         uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
         if ((word & FR_SLOT_STATE) != FR_SLOT_SPARE &&
             atomic_load_explicit(&slot->to, memory_order_relaxed) == fr_job_rank() &&
-            fr_rndv_scheme_has(slot->place.scheme, FR_RNDV_FRAGMENTED))
+            fr_rndv_scheme_has(slot->location.scheme, FR_RNDV_FRAGMENTED))
             fr_rndv_pipeline_discard(from, i);
     }
 }

@@ -28,7 +28,7 @@ struct fr_rndv_pull {
     bool by_copies;                     // copies of the driver pack them
     bool has_gaps;                      // the sender's layout has
     bool alike;                         // the receiver's layout is the same
-    bool told;                          // the sender knows the outcome
+    bool outcome_sent;                  // the sender knows the outcome
     bool alone;                         // a flight with others has failed
     bool ahead;                         // a kernel has waited for the sender's, and not in vain
     struct fr_staging_lease bounce;     // packed host memory

@@ -141,8 +141,8 @@ static bool are_alike(const struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_incoming *incoming = recv->incoming;
     const struct fr_layout *layout = recv->view->blocks[0].layout;
-    return incoming->place.strides.unit > 0 && !layout->contiguous &&
-           fr_rndv_strides_are(&incoming->place.strides, &incoming->slot->beside.table,
+    return incoming->location.strides.unit > 0 && !layout->contiguous &&
+           fr_rndv_strides_are(&incoming->location.strides, &incoming->slot->beside.table,
                                fr_datatype_compiled_get(layout));
 }
 
@@ -195,11 +195,11 @@ static bool share_mapping(struct fr_rndv_pull *pull, const struct fr_rndv_recv *
 {
     const struct fr_rndv_recv *before = recv->before;
     if (before == NULL || before->state == NULL ||
-        fr_rndv_scheme_of(before->incoming->place.scheme)->begin != fr_rndv_get_begin)
+        fr_rndv_scheme_of(before->incoming->location.scheme)->begin != fr_rndv_get_begin)
         return false;
     const struct fr_ipc_mapping *mapping = &fr_rndv_pull_of(before)->mapping;
-    const struct fr_ipc_handle *handle = &recv->incoming->place.handle,
-                               *other = &before->incoming->place.handle;
+    const struct fr_ipc_handle *handle = &recv->incoming->location.handle,
+                               *other = &before->incoming->location.handle;
     const struct fr_device_range *range = &recv->view->range, *also = &before->view->range;
     if (mapping->entry == NULL || handle->buffer_id != other->buffer_id ||
         handle->base != other->base || !fr_job_control_is_same(&handle->owner, &other->owner) ||
@@ -217,7 +217,7 @@ static bool share_mapping(struct fr_rndv_pull *pull, const struct fr_rndv_recv *
 static enum fr_status map(struct fr_rndv_pull *pull, const struct fr_rndv_recv *recv)
 {
     struct fr_device_range user = recv->view->range;
-    const struct fr_ipc_handle *handle = &recv->incoming->place.handle;
+    const struct fr_ipc_handle *handle = &recv->incoming->location.handle;
     if (share_mapping(pull, recv))
         return FR_OK;
     if (fr_job_control_is_same(&handle->owner, fr_job_control_self()))
@@ -231,10 +231,10 @@ static void find_gate(struct fr_rndv_pull *pull, const struct fr_rndv_incoming *
 {
     enum { SPIN_NS = 100000 }; // several times what a kernel takes that has been launched already
     pull->gate.count = 0;
-    if (incoming->place.scheme != FR_SCHEME_STAGED_GET || incoming->slot == NULL)
+    if (incoming->location.scheme != FR_SCHEME_STAGED_GET || incoming->slot == NULL)
         return;
     const struct fr_rndv_gate gate = incoming->slot->beside.gate;
-    const struct fr_ipc_handle *handle = &incoming->place.handle;
+    const struct fr_ipc_handle *handle = &incoming->location.handle;
     uint64_t offset = gate.words - handle->base;
     if (gate.count == 0 || gate.count > FR_DEVICE_GATE_WORDS ||
         gate.words % sizeof(uint64_t) != 0 || offset > handle->bytes ||
@@ -266,15 +266,15 @@ enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
         return FR_ERR_NO_MEMORY;
     size_t room = view->out_bytes;
     pull->bytes = recv->incoming->bytes < room ? (size_t)recv->incoming->bytes : room;
-    const struct fr_rndv_place *place = &recv->incoming->place;
-    pull->has_gaps = place->strides.unit > 0;
+    const struct fr_rndv_location *location = &recv->incoming->location;
+    pull->has_gaps = location->strides.unit > 0;
     pull->far.blocks = 0;
     if (pull->has_gaps && recv->incoming->slot == NULL) { // the table would be in the ledger alone
         give_pull(pull);
         return FR_ERR_UNSUPPORTED;
     }
     if (pull->has_gaps)
-        fr_device_strides_shape(&place->strides, &pull->far);
+        fr_device_strides_shape(&location->strides, &pull->far);
     enum fr_status status = map(pull, recv);
     if (status == FR_OK)
         status = fr_rndv_pull_choose_target(pull, recv);

@@ -60,7 +60,7 @@ static enum fr_status stage(struct fr_rndv_send *send, bool on_device)
 }
 
 static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_message *facts,
-                            struct fr_rndv_place *place, uint64_t *ready)
+                            struct fr_rndv_location *location, uint64_t *ready)
 {
     bool on_device = fr_policy_rails_read_device(facts);
     if (fr_rndv_rails() == NULL)
@@ -71,16 +71,16 @@ static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_me
         return FR_ERR_NO_MEMORY;
     enum fr_status status = stage(send, on_device);
     if (status == FR_OK)
-        status = describe(send, &place->key);
+        status = describe(send, &location->key);
     if (status != FR_OK)
         return status;
-    place->shift = shift_of(send->bytes);
+    location->shift = shift_of(send->bytes);
     fr_rndv_rails_serve(1);
     rail->serves = true;
     rail->writes = fr_rndv_rail_put_send_is_likely();
     if (on_device)
         return fr_rndv_stage_begin_on_device(send, false, ready);
-    fr_rndv_stage_begin(send, (size_t)1 << place->shift, 1);
+    fr_rndv_stage_begin(send, (size_t)1 << location->shift, 1);
     *ready = 0;
     return FR_OK;
 }
@@ -103,13 +103,13 @@ static int64_t wait_ns(const struct fr_rndv_send *send)
 static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
 {
     const struct fr_rndv_rail_send *rail = send->state;
-    bool is_asked = state == FR_RNDV_PULLING && fr_rndv_rail_put_send_is_asked(send->index);
-    return !rail->writes || (waited && !is_asked);
+    bool is_requested = state == FR_RNDV_PULLING && fr_rndv_rail_put_send_is_requested(send->index);
+    return !rail->writes || (waited && !is_requested);
 }
 
 static bool is_quiet(const struct fr_rndv_send *send)
 {
-    return !fr_rndv_rail_put_send_is_asked(send->index);
+    return !fr_rndv_rail_put_send_is_requested(send->index);
 }
 
 static void cancel(struct fr_rndv_send *send)
@@ -140,7 +140,7 @@ static bool rest(void)
 
 const struct fr_rndv_scheme fr_rndv_rail = {
     .id = FR_SCHEME_RAIL,
-    .flags = FR_RNDV_NEEDS_PUSH | FR_RNDV_REFUSABLE | FR_RNDV_BY_NETWORK | FR_RNDV_ASKED,
+    .flags = FR_RNDV_NEEDS_PUSH | FR_RNDV_REFUSABLE | FR_RNDV_BY_NETWORK | FR_RNDV_ANSWERS,
     .start = start,
     .progress = progress,
     .wait_ns = wait_ns,

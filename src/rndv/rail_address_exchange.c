@@ -18,29 +18,29 @@ struct piece {
 };
 _Static_assert(sizeof(struct piece) <= FR_CONTROL_BYTES, "it fits");
 
-void fr_rndv_rail_address_take(struct fr_rndv_rail_address *told,
+void fr_rndv_rail_address_take(struct fr_rndv_rail_address *address,
                                const struct fr_job_control_message *message)
 {
     struct piece piece = {.all_bytes = 0};
     memcpy(&piece, message->data, message->bytes < sizeof(piece) ? message->bytes : sizeof(piece));
     size_t bytes = message->bytes - offsetof(struct piece, data);
     if (message->bytes <= offsetof(struct piece, data) || message->bytes > sizeof(piece) ||
-        piece.all_bytes > FR_RNDV_TOLD_MAX || piece.offset != told->come_bytes ||
+        piece.all_bytes > FR_RNDV_RAIL_ADDRESS_MAX || piece.offset != address->come_bytes ||
         bytes > piece.all_bytes - piece.offset)
         return;
-    if (told->bytes == NULL) {
-        told->bytes = malloc(piece.all_bytes);
-        told->all_bytes = piece.all_bytes;
+    if (address->bytes == NULL) {
+        address->bytes = malloc(piece.all_bytes);
+        address->all_bytes = piece.all_bytes;
     }
-    if (told->bytes == NULL || piece.all_bytes != told->all_bytes)
+    if (address->bytes == NULL || piece.all_bytes != address->all_bytes)
         return;
-    memcpy(told->bytes + piece.offset, piece.data, bytes);
-    told->come_bytes += bytes;
+    memcpy(address->bytes + piece.offset, piece.data, bytes);
+    address->come_bytes += bytes;
 }
 
-bool fr_rndv_rail_address_is_whole(const struct fr_rndv_rail_address *told)
+bool fr_rndv_rail_address_is_whole(const struct fr_rndv_rail_address *address)
 {
-    return told->bytes != NULL && told->come_bytes == told->all_bytes;
+    return address->bytes != NULL && address->come_bytes == address->all_bytes;
 }
 
 bool fr_rndv_rail_address_send(int to, size_t *sent_bytes)

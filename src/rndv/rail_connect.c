@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Meetings over rails: how this process finds out which processes its rails lead to.
+// Connections over rails: how this process finds out which processes its rails lead to.
 //
 // The first message for a process that could go over rails has both tell each other the addresses
 // of their rails. Once its rails know the other's, each says so and lets the other read. Once it
@@ -20,25 +20,25 @@
 
 enum stage {
     UNKNOWN,
-    TELLING, // the other process is told of the rails here, which are not used before
+    EXCHANGING, // the processes tell each other their addresses; rails are not used before
     CONNECTING,
     ADDED,
     PROBING,
-    ENDING, // over, but the other has not been told
-    MET,
-    NEVER, // the rails do not lead to the process
+    ENDING,    // over, but the other has not been told
+    CONNECTED, // the round is over, though perhaps no rail was read over
+    NEVER,     // the rails do not lead to the process
 };
 
-// State of a meeting with another process. All members but those under the lock belong to the
-// thread that moves meetings on.
+// State of the connection with another process. All members but those under the lock belong to the
+// thread that moves connections on.
 struct peer {
     int rank;
     struct fr_rndv_turn turn;
     enum stage stage;
     enum stage end; // the stage that follows ENDING
-    bool told;
+    bool address_sent;
     bool warned;
-    size_t told_bytes;
+    size_t sent_bytes; // of the address
     struct fr_rndv_probe probe;
     unsigned rounds; // rounds in which this process has said that it knows the other
     uint32_t outcome;
@@ -59,7 +59,7 @@ struct peer {
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct peer **peers; // by rank; made with the first peer
 static atomic_flag moving = ATOMIC_FLAG_INIT;
-static atomic_bool finished; // nobody is met any more
+static atomic_bool finished; // no more connections are made
 
 // ---- who there is
 
@@ -178,7 +178,7 @@ void fr_rndv_rails_handle(const struct fr_job_control_message *message)
 struct come {
     bool due; // it is time to try again
     bool wanted;
-    bool told; // all that this process has to know has come
+    bool address_known; // the address of the other process has come
     unsigned rounds;
     bool given_up;
     bool refused; // the other has ended before it knew this process, and never will know it
@@ -191,7 +191,7 @@ static struct come look_at(struct peer *peer)
     struct come come = {
         .due = due,
         .wanted = peer->wanted,
-        .told = fr_rndv_rail_address_is_whole(&peer->there),
+        .address_known = fr_rndv_rail_address_is_whole(&peer->there),
         .rounds = peer->rounds_there,
         .given_up = peer->given_up,
         .refused = peer->unreached_there && peer->rounds_there == 0,
@@ -202,7 +202,7 @@ static struct come look_at(struct peer *peer)
 
 // Sends a word to a process. Returns false if there is no room now; the caller tries again. Returns
 // true as well if the process is out of reach.
-static bool has_told(int rank, enum fr_job_control_kind kind, const uint32_t *word)
+static bool try_tell(int rank, enum fr_job_control_kind kind, const uint32_t *word)
 {
     return fr_job_control_send(rank, kind, word, sizeof(*word)) || !fr_job_control_reaches(rank) ||
            !fr_job_control_is_alive(rank);
@@ -210,10 +210,10 @@ static bool has_told(int rank, enum fr_job_control_kind kind, const uint32_t *wo
 
 static void tell_outcome(struct peer *peer)
 {
-    if (!has_told(peer->rank, FR_CONTROL_RAIL_REACHED, &peer->outcome))
+    if (!try_tell(peer->rank, FR_CONTROL_RAIL_REACHED, &peer->outcome))
         return;
     peer->stage = peer->end;
-    if (peer->stage == MET && peer->outcome == 0)
+    if (peer->stage == CONNECTED && peer->outcome == 0)
         fr_rndv_retry_queue_wait(&peer->turn);
 }
 
@@ -235,17 +235,18 @@ static void serve(struct peer *peer)
 static void begin(struct peer *peer)
 {
     if (fr_rndv_rails_open_once() != NULL) {
-        peer->stage = TELLING;
+        peer->stage = EXCHANGING;
         serve(peer);
     } else if (fr_rndv_rails_are_none()) {
         end_and_tell(peer, NEVER, 0);
     }
 }
 
-static void tell(struct peer *peer, const struct come *come)
+static void exchange(struct peer *peer, const struct come *come)
 {
-    peer->told = peer->told || fr_rndv_rail_address_send(peer->rank, &peer->told_bytes);
-    if (!peer->told || !come->told)
+    peer->address_sent =
+        peer->address_sent || fr_rndv_rail_address_send(peer->rank, &peer->sent_bytes);
+    if (!peer->address_sent || !come->address_known)
         return;
     if (fr_rndv_rail_probe_connect(peer->rank, &peer->there, &peer->probe))
         peer->stage = CONNECTING;
@@ -257,18 +258,18 @@ static void tell(struct peer *peer, const struct come *come)
 // rail to read over is needed as well, unless it is the other that has to read.
 static bool may_begin_again(const struct peer *peer, const struct come *come)
 {
-    return peer->stage == MET && !atomic_load(&peer->serves) &&
+    return peer->stage == CONNECTED && !atomic_load(&peer->serves) &&
            (come->given_up || fr_rail_peer_retry(fr_rndv_rails(), (unsigned)peer->rank) > 0);
 }
 
 // Begins another round, since the other process has, or since it is time to.
 static void begin_again(struct peer *peer, const struct come *come)
 {
-    bool is_asked = peer->stage == MET && come->rounds > peer->rounds;
-    bool has_failed = come->given_up || (peer->stage == MET && !atomic_load(&peer->readable));
-    if (!is_asked && !(come->due && has_failed && fr_job_control_is_alive(peer->rank)))
+    bool other_began = peer->stage == CONNECTED && come->rounds > peer->rounds;
+    bool has_failed = come->given_up || (peer->stage == CONNECTED && !atomic_load(&peer->readable));
+    if (!other_began && !(come->due && has_failed && fr_job_control_is_alive(peer->rank)))
         return;
-    if (!is_asked && !may_begin_again(peer, come)) {
+    if (!other_began && !may_begin_again(peer, come)) {
         fr_rndv_retry_queue_wait(&peer->turn);
         return;
     }
@@ -281,7 +282,7 @@ static void tell_known(struct peer *peer)
 {
     const uint32_t nothing = 0;
     if (!fr_rndv_rail_probe_has_connected(&peer->probe) ||
-        !has_told(peer->rank, FR_CONTROL_RAIL_KNOWN, &nothing))
+        !try_tell(peer->rank, FR_CONTROL_RAIL_KNOWN, &nothing))
         return;
     peer->rounds++;
     peer->stage = ADDED;
@@ -308,7 +309,7 @@ static void look_at_probe(struct peer *peer)
         FR_LOG_AT(peer->warned && !before ? FR_LOG_INFO : FR_LOG_DEBUG,
                   "rank %d is read from over %u rails", peer->rank, reached);
     peer->warned = peer->warned || reached == 0;
-    end_and_tell(peer, MET, reached);
+    end_and_tell(peer, CONNECTED, reached);
 }
 
 // Returns whether there is more to do though nothing comes.
@@ -317,11 +318,11 @@ static bool goes_on(const struct peer *peer, const struct come *come)
     switch (peer->stage) {
     case UNKNOWN:
         return come->wanted; // another thread may just be opening the rails
-    case TELLING:
-        return !peer->told;
+    case EXCHANGING:
+        return !peer->address_sent;
     case ADDED:
         return come->refused || come->rounds >= peer->rounds;
-    case MET:
+    case CONNECTED:
         return come->rounds > peer->rounds;
     case NEVER:
         return false;
@@ -333,14 +334,14 @@ static bool goes_on(const struct peer *peer, const struct come *come)
 static bool step(struct peer *peer)
 {
     struct come come = look_at(peer);
-    if (come.refused && (peer->stage == TELLING || peer->stage == ADDED))
+    if (come.refused && (peer->stage == EXCHANGING || peer->stage == ADDED))
         end_and_tell(peer, NEVER, 0);
     if (peer->stage == ENDING)
         tell_outcome(peer);
     if (peer->stage == UNKNOWN && come.wanted)
         begin(peer);
-    if (peer->stage == TELLING)
-        tell(peer, &come);
+    if (peer->stage == EXCHANGING)
+        exchange(peer, &come);
     begin_again(peer, &come);
     if (peer->stage == CONNECTING)
         tell_known(peer);

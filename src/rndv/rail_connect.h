@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inside of module rndv: how two processes meet over rails. Both tell each other the addresses of
-// their rails. Each reads a few bytes of the other's memory over each rail, and says over how many
-// rails it could. The files of rails share these parts.
+// Inside of module rndv: how two processes connect over rails. Both tell each other the addresses
+// of their rails. Each reads a few bytes of the other's memory over each rail, and says over how
+// many rails it could. The files of rails share these parts.
 #ifndef FR_RNDV_RAIL_CONNECT_H
 #define FR_RNDV_RAIL_CONNECT_H
 
@@ -60,21 +60,21 @@ void fr_rndv_retry_queue_close(void);
 
 // ---- rail_address_exchange.c
 
-// The words of a process about itself, as far as they have come.
+// The address of a process: what it tells others of its rails, as far as it has come.
 struct fr_rndv_rail_address {
     unsigned char *bytes; // malloc'ed
     size_t all_bytes, come_bytes;
 };
 
 // Takes the piece that a control message RAIL_ADDRESS brings.
-void fr_rndv_rail_address_take(struct fr_rndv_rail_address *told,
+void fr_rndv_rail_address_take(struct fr_rndv_rail_address *address,
                                const struct fr_job_control_message *message);
 
 // Returns whether all pieces have come.
-bool fr_rndv_rail_address_is_whole(const struct fr_rndv_rail_address *told);
+bool fr_rndv_rail_address_is_whole(const struct fr_rndv_rail_address *address);
 
-// Tells a process of this one. Returns false if there was no room for all of it. The next call goes
-// on from *sent_bytes.
+// Sends the address of this process to another. Returns false if there was no room for all of it.
+// The next call goes on from *sent_bytes.
 bool fr_rndv_rail_address_send(int to, size_t *sent_bytes);
 
 // ---- rail_probe.c
@@ -94,15 +94,15 @@ FR_MUST_CHECK enum fr_status fr_rndv_rail_probe_open(struct fr_rails *rails);
 // Frees that memory. Called once the rails are closed, even if opening has failed.
 void fr_rndv_rail_probe_close(void);
 
-// The most bytes that a process tells others of itself.
-enum { FR_RNDV_TOLD_MAX = 2 + FR_RAIL_KEY_MAX + FR_RAIL_ADDRESS_MAX };
+// The most bytes of an address.
+enum { FR_RNDV_RAIL_ADDRESS_MAX = 2 + FR_RAIL_KEY_MAX + FR_RAIL_ADDRESS_MAX };
 
-// Returns what all others are told of this process.
+// Returns the address of this process.
 const unsigned char *fr_rndv_rail_probe_own(size_t *bytes);
 
-// Makes a process known to the rails by what it has told, and begins a read of nothing. Returns
+// Makes a process known to the rails by its address, and begins a read of nothing. Returns
 // false where no rail leads to the process.
-bool fr_rndv_rail_probe_connect(int rank, const struct fr_rndv_rail_address *told,
+bool fr_rndv_rail_probe_connect(int rank, const struct fr_rndv_rail_address *address,
                                 struct fr_rndv_probe *probe);
 
 // Returns whether that read is over, so that the rails know the process.
@@ -111,7 +111,7 @@ bool fr_rndv_rail_probe_has_connected(struct fr_rndv_probe *probe);
 // Begins to read over each rail, even over rails that were lost a while ago. Returns false while
 // others have their turn, or a rail may be back soon. `again` says that reading is known to have
 // failed before, so that a failure is no warning.
-bool fr_rndv_rail_probe_begin(int rank, const struct fr_rndv_rail_address *told, bool again,
+bool fr_rndv_rail_probe_begin(int rank, const struct fr_rndv_rail_address *address, bool again,
                               struct fr_rndv_probe *probe);
 
 // Returns whether the reads are over, and then writes the number of rails that were read over: 0 if
@@ -129,7 +129,7 @@ void fr_rndv_rail_probe_end(struct fr_rndv_probe *probe);
 // Does what is to be done for all turns of the retry queue.
 void fr_rndv_rail_connect_step(void);
 
-// Ends and forgets all meetings.
+// Ends and forgets all connections.
 void fr_rndv_rail_connect_close(void);
 
 #endif

@@ -12,18 +12,19 @@
 
 enum {
     PROBE_BYTES = 64,
-    GROUPS = 64, // groups of processes; one of a group is read from at a time, to the group's place
+    GROUPS = 64, // groups of processes; one of a group is read from at a time, to the group's part
+                 // of `memory`
     SOURCE_BYTES = 4096,
     MEMORY_BYTES = SOURCE_BYTES + GROUPS * FR_RAILS_MAX * PROBE_BYTES,
     PROBE_LIMIT_S = 30,
     GRACE_S = 5,
 };
 
-static struct fr_rails *rails;                   // while open
-static struct fr_rail_region *region;            // of `memory`
-static unsigned char *memory;                    // bytes for others to read, and room for theirs
-static unsigned char own_told[FR_RNDV_TOLD_MAX]; // what all others are told
-static size_t own_told_bytes;
+static struct fr_rails *rails;        // while open
+static struct fr_rail_region *region; // of `memory`
+static unsigned char *memory;         // bytes for others to read, and room for theirs
+static unsigned char own_address[FR_RNDV_RAIL_ADDRESS_MAX]; // the same for all other processes
+static size_t own_bytes;
 static uint64_t groups; // in use; belongs to the thread that moves things on
 
 // Returns the mark that a process lets others read. It tells that the bytes come from that process.
@@ -32,14 +33,14 @@ static unsigned char mark_of(int rank)
     return (unsigned char)(1 + (unsigned)rank % 251);
 }
 
-// Writes what all others are told: length and bytes of the description of the memory to read, then
-// the address of the rails.
-static void write_told(void)
+// Writes the address that all others get: length and bytes of the description of the memory to
+// read, then the address of the rails.
+static void write_own_address(void)
 {
-    size_t key_bytes = fr_rail_describe(region, 0, SOURCE_BYTES, own_told + 2);
-    own_told[0] = (unsigned char)(key_bytes & 0xff);
-    own_told[1] = (unsigned char)(key_bytes >> 8);
-    own_told_bytes = 2 + key_bytes + fr_rail_address(rails, own_told + 2 + key_bytes);
+    size_t key_bytes = fr_rail_describe(region, 0, SOURCE_BYTES, own_address + 2);
+    own_address[0] = (unsigned char)(key_bytes & 0xff);
+    own_address[1] = (unsigned char)(key_bytes >> 8);
+    own_bytes = 2 + key_bytes + fr_rail_address(rails, own_address + 2 + key_bytes);
 }
 
 enum fr_status fr_rndv_rail_probe_open(struct fr_rails *opened)
@@ -55,7 +56,7 @@ enum fr_status fr_rndv_rail_probe_open(struct fr_rails *opened)
     groups = 0;
     enum fr_status status = fr_rail_register(rails, &what, &region);
     if (status == FR_OK)
-        write_told();
+        write_own_address();
     return status;
 }
 
@@ -69,13 +70,13 @@ void fr_rndv_rail_probe_close(void)
 
 const unsigned char *fr_rndv_rail_probe_own(size_t *bytes)
 {
-    *bytes = own_told_bytes;
-    return own_told;
+    *bytes = own_bytes;
+    return own_address;
 }
 
-static size_t key_bytes_of(const struct fr_rndv_rail_address *told)
+static size_t key_bytes_of(const struct fr_rndv_rail_address *address)
 {
-    return told->all_bytes >= 2 ? told->bytes[0] | (size_t)told->bytes[1] << 8 : 0;
+    return address->all_bytes >= 2 ? address->bytes[0] | (size_t)address->bytes[1] << 8 : 0;
 }
 
 static size_t target_of(int rank, unsigned index)
@@ -88,12 +89,12 @@ static uint64_t group_of(int rank)
     return (uint64_t)1 << (unsigned)rank % GROUPS;
 }
 
-static bool read_from(int rank, const struct fr_rndv_rail_address *told, size_t bytes,
+static bool read_from(int rank, const struct fr_rndv_rail_address *address, size_t bytes,
                       struct fr_rndv_probe *probe)
 {
     unsigned at = probe->count;
     if (at == FR_RAILS_MAX ||
-        fr_rail_read(rails, (unsigned)rank, told->bytes + 2, key_bytes_of(told), 0, region,
+        fr_rail_read(rails, (unsigned)rank, address->bytes + 2, key_bytes_of(address), 0, region,
                      target_of(rank, at), bytes, &probe->transfers[at]) != FR_OK)
         return false;
     probe->count++;
@@ -101,15 +102,15 @@ static bool read_from(int rank, const struct fr_rndv_rail_address *told, size_t 
 }
 
 // A read of nothing makes the process known to the rails. Some rails answer nobody else.
-bool fr_rndv_rail_probe_connect(int rank, const struct fr_rndv_rail_address *told,
+bool fr_rndv_rail_probe_connect(int rank, const struct fr_rndv_rail_address *address,
                                 struct fr_rndv_probe *probe)
 {
-    size_t head = 2 + key_bytes_of(told);
+    size_t head = 2 + key_bytes_of(address);
     probe->count = 0;
-    if (head >= told->all_bytes || fr_rail_peer_add(rails, (unsigned)rank, told->bytes + head,
-                                                    told->all_bytes - head) != FR_OK)
+    if (head >= address->all_bytes || fr_rail_peer_add(rails, (unsigned)rank, address->bytes + head,
+                                                       address->all_bytes - head) != FR_OK)
         return false;
-    return read_from(rank, told, 0, probe);
+    return read_from(rank, address, 0, probe);
 }
 
 // Returns whether all reads have ended, and writes the worst of their outcomes.
@@ -149,7 +150,7 @@ static bool waits_for_rail(struct fr_rndv_probe *probe)
 }
 
 // Begins a read for each rail: small reads take the rails in turn.
-bool fr_rndv_rail_probe_begin(int rank, const struct fr_rndv_rail_address *told, bool again,
+bool fr_rndv_rail_probe_begin(int rank, const struct fr_rndv_rail_address *address, bool again,
                               struct fr_rndv_probe *probe)
 {
     if (groups & group_of(rank))
@@ -162,7 +163,7 @@ bool fr_rndv_rail_probe_begin(int rank, const struct fr_rndv_rail_address *told,
     probe->began_ns = fr_time_ns();
     probe->since_ns = 0;
     probe->count = 0;
-    while (probe->count < count && read_from(rank, told, PROBE_BYTES, probe))
+    while (probe->count < count && read_from(rank, address, PROBE_BYTES, probe))
         if (again)
             fr_rail_expect_loss(probe->transfers[probe->count - 1]);
     return true;

@@ -23,12 +23,12 @@ enum {
 struct fr_rndv_rail_put_request {
     struct fr_list entry;
     int from;
-    unsigned place; // index of the slot in the sender's ledger
+    unsigned index; // of the slot in the sender's ledger
     uint64_t number;
     uint64_t bytes; // bytes that have arrived
     bool answered, over, lost;
-    bool left;        // the memory is left to the sender
-    int64_t heard_ns; // when the sender was asked, or last said something
+    bool is_detached; // the receive is over, and the sender may still write to the memory
+    int64_t heard_ns; // when the request was sent, or the sender last said something
     struct fr_staging_lease lease;
     struct fr_rail_region *region;
 };
@@ -36,13 +36,13 @@ struct fr_rndv_rail_put_request {
 static struct fr_lock lock = FR_LOCK_INIT; // guards the list and what is in it
 static struct fr_list all FR_GUARDED_BY(lock) = FR_LIST_INIT(all);
 
-static void forget(struct fr_rndv_rail_put_request *asked)
+static void forget(struct fr_rndv_rail_put_request *request)
 {
     fr_core_lock(&lock);
-    fr_list_remove(&asked->entry);
+    fr_list_remove(&request->entry);
     fr_core_unlock(&lock);
     fr_rndv_rails_serve(-1);
-    free(asked);
+    free(request);
 }
 
 struct fr_rndv_rail_put_request *fr_rndv_rail_put_recv_ask(const struct fr_rndv_incoming *incoming,
@@ -52,24 +52,24 @@ struct fr_rndv_rail_put_request *fr_rndv_rail_put_recv_ask(const struct fr_rndv_
     unsigned char key[FR_RAIL_KEY_MAX];
     struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->index};
     size_t bytes = fr_rail_describe(region, offset, (size_t)incoming->bytes, key);
-    struct fr_rndv_rail_put_request *asked = calloc(1, sizeof(*asked));
-    if (asked == NULL || bytes > sizeof(entry.place.key.data)) {
-        free(asked);
+    struct fr_rndv_rail_put_request *request = calloc(1, sizeof(*request));
+    if (request == NULL || bytes > sizeof(entry.location.key.data)) {
+        free(request);
         return NULL;
     }
-    memcpy(entry.place.key.data, key, bytes);
-    entry.place.key.bytes = (uint16_t)bytes;
-    asked->from = incoming->from;
-    asked->place = incoming->index;
-    asked->number = incoming->number;
-    asked->heard_ns = fr_time_ns();
+    memcpy(entry.location.key.data, key, bytes);
+    entry.location.key.bytes = (uint16_t)bytes;
+    request->from = incoming->from;
+    request->index = incoming->index;
+    request->number = incoming->number;
+    request->heard_ns = fr_time_ns();
     fr_core_lock(&lock);
-    fr_list_push_back(&all, &asked->entry);
+    fr_list_push_back(&all, &request->entry);
     fr_core_unlock(&lock);
     fr_rndv_rails_serve(1);
     if (fr_rndv_tell(incoming->from, FR_CONTROL_WRITE, &entry, false))
-        return asked;
-    forget(asked);
+        return request;
+    forget(request);
     return NULL;
 }
 
@@ -78,44 +78,44 @@ bool fr_rndv_rail_put_recv_owes(int from)
     bool owes = false;
     fr_core_lock(&lock);
     for (struct fr_list *at = all.next; at != &all && !owes; at = at->next) {
-        const struct fr_rndv_rail_put_request *asked =
+        const struct fr_rndv_rail_put_request *request =
             FR_LIST_ENTRY(at, struct fr_rndv_rail_put_request, entry);
-        owes = asked->left && asked->from == from;
+        owes = request->is_detached && request->from == from;
     }
     fr_core_unlock(&lock);
     return owes;
 }
 
 struct fr_rndv_rail_put_recv
-fr_rndv_rail_put_recv_look(const struct fr_rndv_rail_put_request *asked)
+fr_rndv_rail_put_recv_look(const struct fr_rndv_rail_put_request *request)
 {
     int64_t now = fr_time_ns();
     fr_core_lock(&lock);
     const struct fr_rndv_rail_put_recv written = {
-        .bytes = (size_t)asked->bytes,
-        .over = asked->over,
-        .silent = now - asked->heard_ns > (asked->answered ? NEWS_NS : ANSWER_NS),
+        .bytes = (size_t)request->bytes,
+        .over = request->over,
+        .silent = now - request->heard_ns > (request->answered ? NEWS_NS : ANSWER_NS),
     };
     fr_core_unlock(&lock);
     return written;
 }
 
-bool fr_rndv_rail_put_recv_end(struct fr_rndv_rail_put_request *asked,
+bool fr_rndv_rail_put_recv_end(struct fr_rndv_rail_put_request *request,
                                struct fr_staging_lease *lease, struct fr_rail_region *region)
 {
-    const struct fr_rndv_entry back = {.number = asked->number, .index = asked->place};
-    int from = asked->from;
+    const struct fr_rndv_entry back = {.number = request->number, .index = request->index};
+    int from = request->from;
     fr_core_lock(&lock);
-    bool over = asked->over, landed = over && !asked->lost;
+    bool over = request->over, landed = over && !request->lost;
     if (!landed) {
-        asked->left = true;
-        asked->lease = *lease;
-        asked->region = region;
+        request->is_detached = true;
+        request->lease = *lease;
+        request->region = region;
         *lease = (struct fr_staging_lease){.address = NULL};
     }
     fr_core_unlock(&lock);
     if (landed)
-        forget(asked);
+        forget(request);
     else if (!over)
         (void)fr_rndv_tell(from, FR_CONTROL_WRITE, &back, true);
     return landed;
@@ -125,52 +125,52 @@ bool fr_rndv_rail_put_recv_end(struct fr_rndv_rail_put_request *asked,
 static struct fr_rndv_rail_put_request *find(int from, uint64_t number) FR_REQUIRES(lock)
 {
     for (struct fr_list *at = all.next; at != &all; at = at->next) {
-        struct fr_rndv_rail_put_request *asked =
+        struct fr_rndv_rail_put_request *request =
             FR_LIST_ENTRY(at, struct fr_rndv_rail_put_request, entry);
-        if (asked->from == from && asked->number == number && !asked->over)
-            return asked;
+        if (request->from == from && request->number == number && !request->over)
+            return request;
     }
     return NULL;
 }
 
-static void give_back(struct fr_rndv_rail_put_request *asked)
+static void give_back(struct fr_rndv_rail_put_request *request)
 {
-    fr_rail_release(fr_rndv_rails(), asked->region); // its memory may go only after that
-    fr_staging_return(&asked->lease);
-    forget(asked);
+    fr_rail_release(fr_rndv_rails(), request->region); // its memory may go only after that
+    fr_staging_return(&request->lease);
+    forget(request);
 }
 
 void fr_rndv_rail_put_recv_handle(int from, enum fr_job_control_kind kind,
                                   const struct fr_rndv_entry *entry)
 {
     fr_core_lock(&lock);
-    struct fr_rndv_rail_put_request *asked = find(from, entry->number);
-    if (asked != NULL) {
-        asked->bytes = entry->ready > asked->bytes ? entry->ready : asked->bytes;
-        asked->answered = true;
-        asked->heard_ns = fr_time_ns();
-        asked->over = kind == FR_CONTROL_WRITTEN_ALL;
-        asked->lost = asked->over && entry->tag != 0;
+    struct fr_rndv_rail_put_request *request = find(from, entry->number);
+    if (request != NULL) {
+        request->bytes = entry->ready > request->bytes ? entry->ready : request->bytes;
+        request->answered = true;
+        request->heard_ns = fr_time_ns();
+        request->over = kind == FR_CONTROL_WRITTEN_ALL;
+        request->lost = request->over && entry->tag != 0;
     }
-    bool gives_back = asked != NULL && asked->left && asked->over && !asked->lost;
-    bool stays = asked != NULL && asked->left && asked->lost;
+    bool gives_back = request != NULL && request->is_detached && request->over && !request->lost;
+    bool stays = request != NULL && request->is_detached && request->lost;
     fr_core_unlock(&lock);
     if (stays)
         fr_warn_once("rank %d has lost a link while it wrote: it is asked to write no more", from);
     if (gives_back)
-        give_back(asked);
+        give_back(request);
 }
 
 void fr_rndv_rail_put_recv_close(void)
 {
     fr_core_lock(&lock);
     while (!fr_list_is_empty(&all)) {
-        struct fr_rndv_rail_put_request *asked =
+        struct fr_rndv_rail_put_request *request =
             FR_LIST_ENTRY(all.next, struct fr_rndv_rail_put_request, entry);
-        fr_list_remove(&asked->entry);
+        fr_list_remove(&request->entry);
         fr_core_unlock(&lock);
-        fr_staging_return(&asked->lease);
-        free(asked);
+        fr_staging_return(&request->lease);
+        free(request);
         fr_core_lock(&lock);
     }
     fr_core_unlock(&lock);

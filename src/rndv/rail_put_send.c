@@ -21,11 +21,11 @@ struct writing {
     uint64_t number;
     struct fr_rndv_key key;
     enum fr_status status;
-    size_t begun;   // fragments begun
-    size_t done;    // fragments that have ended, from the first on
-    size_t arrived; // fragments that have arrived, from the first on
-    size_t told;    // arrived fragments that the receiver was told of
-    bool lost;      // something may still land
+    size_t begun;    // fragments begun
+    size_t done;     // fragments that have ended, from the first on
+    size_t arrived;  // fragments that have arrived, from the first on
+    size_t reported; // arrived fragments that the receiver knows of
+    bool lost;       // something may still land
     struct fr_rail_transfer *transfers[WINDOW];
 };
 
@@ -58,7 +58,7 @@ bool fr_rndv_rail_put_send_any(void)
     return atomic_load_explicit(&writing_count, memory_order_acquire) > 0;
 }
 
-bool fr_rndv_rail_put_send_is_asked(unsigned index)
+bool fr_rndv_rail_put_send_is_requested(unsigned index)
 {
     return atomic_load_explicit(&writings[index], memory_order_acquire) != NULL;
 }
@@ -72,7 +72,7 @@ static void tell_all(int to, unsigned index, uint64_t number, uint64_t bytes, bo
 
 static struct writing *make(int from, const struct fr_rndv_entry *entry)
 {
-    if (fr_rndv_rails() == NULL || entry->place.key.bytes > sizeof(entry->place.key.data) ||
+    if (fr_rndv_rails() == NULL || entry->location.key.bytes > sizeof(entry->location.key.data) ||
         !(fr_rndv_rail_put_send_verbs() & FR_RNDV_WRITES))
         return NULL;
     struct writing *writing = calloc(1, sizeof(*writing));
@@ -80,8 +80,8 @@ static struct writing *make(int from, const struct fr_rndv_entry *entry)
         return NULL;
     writing->to = from;
     writing->number = entry->number;
-    writing->key = entry->place.key;
-    writing->told = SIZE_MAX;
+    writing->key = entry->location.key;
+    writing->reported = SIZE_MAX;
     return writing;
 }
 
@@ -90,7 +90,7 @@ void fr_rndv_rail_put_send_handle(int from, const struct fr_rndv_entry *entry)
     struct writing *none = NULL;
     if (entry->index >= fr_rndv_ledger_count())
         return;
-    if (entry->place.key.bytes == 0) {
+    if (entry->location.key.bytes == 0) {
         atomic_store_explicit(&taken_back[entry->index], entry->number, memory_order_release);
         return;
     }
@@ -157,9 +157,9 @@ static void tell_written(struct writing *writing, const struct fr_rndv_send *sen
     const struct fr_rndv_entry entry = {.number = writing->number,
                                         .ready = (uint64_t)writing->arrived << shift,
                                         .index = send->index};
-    if (writing->told != writing->arrived &&
+    if (writing->reported != writing->arrived &&
         fr_rndv_tell(writing->to, FR_CONTROL_WRITTEN, &entry, false))
-        writing->told = writing->arrived;
+        writing->reported = writing->arrived;
 }
 
 static bool goes_by_rails(const struct fr_rndv_send *send)
@@ -178,7 +178,7 @@ void fr_rndv_rail_put_send_step(unsigned index, const struct fr_rndv_send *send)
         end(index, 0);
         return;
     }
-    unsigned shift = fr_rndv_ledger_slot(index)->place.shift;
+    unsigned shift = fr_rndv_ledger_slot(index)->location.shift;
     size_t count = fr_rndv_fragments_count(send->bytes, shift);
     if (writing->status == FR_OK && is_unwanted(writing, send))
         writing->status = FR_ERR_CANCELLED;
@@ -200,7 +200,7 @@ void fr_rndv_rail_put_send_stop(const struct fr_rndv_send *send)
     struct writing *writing = atomic_load_explicit(&writings[send->index], memory_order_acquire);
     if (writing != NULL && writing->status == FR_OK)
         writing->status = FR_ERR_CANCELLED;
-    while (fr_rndv_rail_put_send_is_asked(send->index)) {
+    while (fr_rndv_rail_put_send_is_requested(send->index)) {
         fr_rndv_rail_put_send_step(send->index, send);
         fr_wait_yield();
     }

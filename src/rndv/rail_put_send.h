@@ -30,7 +30,7 @@ bool fr_rndv_rail_put_send_is_likely(void);
 void fr_rndv_rail_put_send_handle(int from, const struct fr_rndv_entry *entry);
 
 // Returns whether a receiver has asked for something of the message in a slot.
-bool fr_rndv_rail_put_send_is_asked(unsigned index);
+bool fr_rndv_rail_put_send_is_requested(unsigned index);
 
 // Returns whether a receiver has asked for something of any message. Costs a load.
 bool fr_rndv_rail_put_send_any(void);
@@ -66,11 +66,11 @@ struct fr_rndv_rail_put_recv {
     bool silent;  // the sender has said nothing for longer than one that writes needs
 };
 struct fr_rndv_rail_put_recv
-fr_rndv_rail_put_recv_look(const struct fr_rndv_rail_put_request *asked);
+fr_rndv_rail_put_recv_look(const struct fr_rndv_rail_put_request *request);
 
 // Ends a request. Returns whether nothing lands in its memory any more. Else takes over the lease
 // and the region until nothing does, and empties *lease.
-bool fr_rndv_rail_put_recv_end(struct fr_rndv_rail_put_request *asked,
+bool fr_rndv_rail_put_recv_end(struct fr_rndv_rail_put_request *request,
                                struct fr_staging_lease *lease, struct fr_rail_region *region);
 
 // Acts on control messages WRITTEN and WRITTEN_ALL.

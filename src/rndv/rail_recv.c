@@ -40,8 +40,8 @@ struct reading {
     size_t arrived;                // fragments done that have arrived
     struct fr_rail_transfer *transfers[WINDOW];
 
-    struct fr_rndv_rail_put_request
-        *asked;                     // request to the sender to write; NULL while this process reads
+    // To the sender, to write; NULL while this process reads.
+    struct fr_rndv_rail_put_request *request;
     struct fr_rail_transfer *flush; // of bytes written to device memory; NULL for none
     size_t flushed;                 // fragments that have come when the flush is done
 };
@@ -49,7 +49,7 @@ struct reading {
 static enum fr_status register_workspace(struct reading *reading,
                                          const struct fr_staging_lease *lease)
 {
-    reading->offset = (size_t)(reading->in.place - (unsigned char *)lease->address);
+    reading->offset = (size_t)(reading->in.memory - (unsigned char *)lease->address);
     return fr_rndv_rail_register_lease(lease, &reading->region);
 }
 
@@ -59,7 +59,7 @@ static enum fr_status register_application(struct reading *reading)
 {
     struct fr_rndv_fragments *in = &reading->in;
     const struct fr_rail_memory memory = {
-        .address = in->place, .bytes = in->bytes, .kind = FR_RAIL_HOST};
+        .address = in->memory, .bytes = in->bytes, .kind = FR_RAIL_HOST};
     reading->offset = 0;
     if (fr_rail_register(fr_rndv_rails(), &memory, &reading->region) == FR_OK)
         return FR_OK;
@@ -68,7 +68,7 @@ static enum fr_status register_application(struct reading *reading)
 }
 
 // Registers the memory that fragments go to. Workspace stays registered.
-static enum fr_status register_place(struct reading *reading)
+static enum fr_status register_target(struct reading *reading)
 {
     const struct fr_rndv_fragments *in = &reading->in;
     if (in->bounce.address != NULL)
@@ -130,7 +130,7 @@ static enum fr_status open_on_host(struct reading *reading, struct fr_rndv_recv 
     if (own && reading->in.bounce.address == NULL)
         status = fr_rndv_fragments_bounce(&reading->in);
     if (status == FR_OK)
-        status = register_place(reading);
+        status = register_target(reading);
     if (status == FR_OK)
         return FR_OK;
     recv->status = status; // a failure keeps fragments from being copied
@@ -140,7 +140,7 @@ static enum fr_status open_on_host(struct reading *reading, struct fr_rndv_recv 
 }
 
 // Chooses where fragments go. `own` asks for workspace, which can be left to the sender.
-static enum fr_status open_place(struct reading *reading, struct fr_rndv_recv *recv, bool own)
+static enum fr_status open_target(struct reading *reading, struct fr_rndv_recv *recv, bool own)
 {
     enum fr_status status = open_on_device(reading, recv, own);
     return status == FR_OK ? FR_OK : open_on_host(reading, recv, own);
@@ -151,8 +151,8 @@ static enum fr_policy_verb choose_verb(const struct fr_rndv_incoming *incoming)
     const struct fr_policy_rails facts = {
         .use = fr_core_settings()->rail_verb,
         .emulates_reads = fr_rail_emulates_reads(fr_rndv_rails()),
-        .sender_writes = incoming->place.key.verbs & FR_RNDV_WRITES,
-        .sender_emulates = incoming->place.key.verbs & FR_RNDV_EMULATES_WRITES,
+        .sender_writes = incoming->location.key.verbs & FR_RNDV_WRITES,
+        .sender_emulates = incoming->location.key.verbs & FR_RNDV_EMULATES_WRITES,
         .sender_owes = fr_rndv_rail_put_recv_owes(incoming->from),
     };
     struct fr_policy_verb_choice choice = fr_policy_choose_verb(&facts);
@@ -166,10 +166,10 @@ static enum fr_policy_verb choose_verb(const struct fr_rndv_incoming *incoming)
 // the start.
 static bool open_to_writes(struct reading *reading, struct fr_rndv_recv *recv)
 {
-    if (choose_verb(recv->incoming) != FR_VERB_WRITE || open_place(reading, recv, true) != FR_OK)
+    if (choose_verb(recv->incoming) != FR_VERB_WRITE || open_target(reading, recv, true) != FR_OK)
         return false;
-    reading->asked = fr_rndv_rail_put_recv_ask(recv->incoming, reading->region, reading->offset);
-    recv->verb = reading->asked != NULL ? FR_VERB_WRITE : FR_VERB_READ;
+    reading->request = fr_rndv_rail_put_recv_ask(recv->incoming, reading->region, reading->offset);
+    recv->verb = reading->request != NULL ? FR_VERB_WRITE : FR_VERB_READ;
     return true;
 }
 
@@ -177,16 +177,16 @@ enum fr_status fr_rndv_rail_begin(struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_incoming *incoming = recv->incoming;
     if (!fr_rndv_rails_reach(incoming->from) ||
-        incoming->place.key.bytes > sizeof(incoming->place.key.data) ||
-        incoming->place.shift < FR_RNDV_RAIL_LEAST_SHIFT ||
-        incoming->place.shift > FR_RNDV_RAIL_MOST_SHIFT)
+        incoming->location.key.bytes > sizeof(incoming->location.key.data) ||
+        incoming->location.shift < FR_RNDV_RAIL_LEAST_SHIFT ||
+        incoming->location.shift > FR_RNDV_RAIL_MOST_SHIFT)
         return FR_ERR_UNSUPPORTED;
     struct reading *reading = calloc(1, sizeof(*reading));
     if (reading == NULL)
         return FR_ERR_NO_MEMORY;
     recv->verb = FR_VERB_READ;
     enum fr_status status =
-        open_to_writes(reading, recv) ? FR_OK : open_place(reading, recv, false);
+        open_to_writes(reading, recv) ? FR_OK : open_target(reading, recv, false);
     if (status != FR_OK) {
         free(reading);
         return status;
@@ -215,11 +215,11 @@ static void read_on(struct reading *reading)
     while (in->recv->status == FR_OK && reading->begun < in->count &&
            reading->begun - in->done < WINDOW && is_ready(reading)) {
         size_t first = reading->begun << in->shift;
-        enum fr_status status =
-            fr_rail_read(fr_rndv_rails(), (unsigned)incoming->from, incoming->place.key.data,
-                         incoming->place.key.bytes, first, reading->region, reading->offset + first,
-                         fr_rndv_fragment_bytes(in->bytes, in->shift, reading->begun),
-                         &reading->transfers[reading->begun % WINDOW]);
+        enum fr_status status = fr_rail_read(
+            fr_rndv_rails(), (unsigned)incoming->from, incoming->location.key.data,
+            incoming->location.key.bytes, first, reading->region, reading->offset + first,
+            fr_rndv_fragment_bytes(in->bytes, in->shift, reading->begun),
+            &reading->transfers[reading->begun % WINDOW]);
         if (status != FR_OK)
             in->recv->status = status;
         else
@@ -256,9 +256,9 @@ static void stop_asking(struct reading *reading)
     fr_device_batch_begin(&in->batch);
     if (in->recv->status == FR_OK)
         in->recv->status = copied;
-    if (!fr_rndv_rail_put_recv_end(reading->asked, &in->bounce, reading->region))
+    if (!fr_rndv_rail_put_recv_end(reading->request, &in->bounce, reading->region))
         reading->region = NULL;
-    reading->asked = NULL;
+    reading->request = NULL;
     reading->begun = in->done;
 }
 
@@ -274,7 +274,7 @@ static void turn_to_reads(struct reading *reading, const char *why)
     fr_staging_return(&reading->in.bounce);
     *reading = (struct reading){.in = {.recv = recv}};
     recv->verb = FR_VERB_READ;
-    enum fr_status status = open_place(reading, recv, false);
+    enum fr_status status = open_target(reading, recv, false);
     if (status == FR_OK)
         return;
     recv->status = status;
@@ -312,11 +312,11 @@ static void note_written(struct reading *reading, size_t fragments)
 // said something that nobody has looked at.
 static struct fr_rndv_rail_put_recv look_at_sender(const struct reading *reading)
 {
-    struct fr_rndv_rail_put_recv written = fr_rndv_rail_put_recv_look(reading->asked);
+    struct fr_rndv_rail_put_recv written = fr_rndv_rail_put_recv_look(reading->request);
     if (!written.silent)
         return written;
     fr_rndv_progress(NULL);
-    return fr_rndv_rail_put_recv_look(reading->asked);
+    return fr_rndv_rail_put_recv_look(reading->request);
 }
 
 static void look_at_writes(struct reading *reading)
@@ -341,7 +341,7 @@ bool fr_rndv_rail_pull(struct fr_rndv_recv **recvs, size_t count)
     bool over = true;
     for (size_t i = 0; i < count; i++) {
         struct reading *reading = recvs[i]->state;
-        if (reading->asked != NULL) {
+        if (reading->request != NULL) {
             look_at_writes(reading);
         } else {
             read_on(reading);
@@ -352,7 +352,7 @@ bool fr_rndv_rail_pull(struct fr_rndv_recv **recvs, size_t count)
         bool failed = recvs[i]->status != FR_OK;
         recvs[i]->untouched = failed && recvs[i]->status != FR_ERR_DEVICE &&
                               recvs[i]->status != FR_ERR_CANCELLED && reading->arrived == 0;
-        over = over && reading->asked == NULL &&
+        over = over && reading->request == NULL &&
                reading->in.done == (failed ? reading->begun : reading->in.count);
     }
     (void)fr_rail_poll(fr_rndv_rails());

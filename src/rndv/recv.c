@@ -19,7 +19,7 @@ enum {
 // be used again.
 static void give_up(struct fr_rndv_recv *recv)
 {
-    if (fr_rndv_scheme_has(recv->incoming->place.scheme, FR_RNDV_FRAGMENTED))
+    if (fr_rndv_scheme_has(recv->incoming->location.scheme, FR_RNDV_FRAGMENTED))
         fr_rndv_incoming_abandon(recv->incoming);
     else
         fr_rndv_incoming_end(recv->incoming, false);
@@ -27,36 +27,36 @@ static void give_up(struct fr_rndv_recv *recv)
 
 static void name_scheme(struct fr_rndv_recv *recv)
 {
-    enum fr_policy_scheme scheme = (enum fr_policy_scheme)recv->incoming->place.scheme;
+    enum fr_policy_scheme scheme = (enum fr_policy_scheme)recv->incoming->location.scheme;
     recv->scheme = fr_policy_scheme_name(scheme);
     recv->reason = fr_policy_scheme_received(scheme, recv->verb, recv->on_device);
 }
 
-// Asks the sender for another scheme. The receive waits for that as it would for bytes: `asked`.
+// Asks the sender for another scheme. The receive waits for that as it would for bytes: `retrying`.
 static void refuse(struct fr_rndv_recv *recv)
 {
-    recv->refused = recv->incoming->place.scheme;
+    recv->refused = recv->incoming->location.scheme;
     fr_debug("rank %d is asked for another scheme than %s: %s", recv->incoming->from,
              fr_policy_scheme_name((enum fr_policy_scheme)recv->refused),
              fr_core_status_text(recv->status));
     recv->untouched = recv->on_device = false;
     recv->status = fr_rndv_incoming_refuse(recv->incoming);
-    recv->asked = recv->status == FR_OK;
-    recv->asked_ns = recv->looked_ns = fr_time_coarse_ns();
-    if (!recv->asked)
+    recv->retrying = recv->status == FR_OK;
+    recv->retry_ns = recv->looked_ns = fr_time_coarse_ns();
+    if (!recv->retrying)
         fr_rndv_incoming_end(recv->incoming, false);
 }
 
 // Begins by the scheme of the entry. If this process cannot, it asks the sender for another scheme.
 static void begin_by(struct fr_rndv_recv *recv)
 {
-    const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(recv->incoming->place.scheme);
+    const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(recv->incoming->location.scheme);
     recv->status = scheme != NULL ? scheme->begin(recv) : FR_ERR_UNSUPPORTED;
     name_scheme(recv);
     if (recv->status == FR_OK)
         return;
-    if (fr_rndv_scheme_has(recv->incoming->place.scheme, FR_RNDV_REFUSABLE) &&
-        recv->incoming->place.scheme != recv->refused)
+    if (fr_rndv_scheme_has(recv->incoming->location.scheme, FR_RNDV_REFUSABLE) &&
+        recv->incoming->location.scheme != recv->refused)
         refuse(recv);
     else
         give_up(recv);
@@ -66,7 +66,7 @@ void fr_rndv_receive_begin(struct fr_rndv_recv *recv)
 {
     recv->state = NULL;
     recv->looked_ns = recv->before != NULL ? recv->before->looked_ns : fr_time_coarse_ns();
-    recv->untouched = recv->on_device = recv->asked = false;
+    recv->untouched = recv->on_device = recv->retrying = false;
     recv->refused = FR_SCHEME_COUNT;
     recv->come = 0;
     recv->heard = fr_rndv_fragments_from(recv->incoming->from);
@@ -85,10 +85,10 @@ static void begin_again(struct fr_rndv_recv *recv)
 {
     if (recv->status == FR_OK)
         recv->status = fr_rndv_incoming_begin_again(recv->incoming, recv->refused);
-    recv->asked = recv->status == FR_ERR_NOT_FOUND;
+    recv->retrying = recv->status == FR_ERR_NOT_FOUND;
     if (recv->status == FR_OK)
         begin_by(recv);
-    else if (recv->asked)
+    else if (recv->retrying)
         recv->status = FR_OK;
     else
         fr_rndv_incoming_end(recv->incoming, false);
@@ -96,13 +96,13 @@ static void begin_again(struct fr_rndv_recv *recv)
 
 // Looks at the receives whose senders were asked for another scheme. Returns whether there is none
 // that still waits for it.
-static bool begin_asked(struct fr_rndv_recv *recvs, size_t count)
+static bool begin_retried(struct fr_rndv_recv *recvs, size_t count)
 {
     bool all = true;
     for (size_t i = 0; i < count; i++) {
-        if (recvs[i].asked)
+        if (recvs[i].retrying)
             begin_again(&recvs[i]);
-        all = all && !recvs[i].asked;
+        all = all && !recvs[i].retrying;
     }
     return all;
 }
@@ -113,7 +113,7 @@ static size_t select(struct fr_rndv_recv *recvs, size_t count, unsigned scheme,
 {
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {
-        if (recvs[i].state != NULL && recvs[i].incoming->place.scheme == scheme)
+        if (recvs[i].state != NULL && recvs[i].incoming->location.scheme == scheme)
             selected[used++] = &recvs[i];
     }
     return used;
@@ -125,7 +125,7 @@ static bool pull_all(struct fr_rndv_recv *recvs, size_t count)
     unsigned present = 0;
     bool over = true;
     for (size_t i = 0; i < count; i++)
-        present |= recvs[i].state != NULL ? 1U << recvs[i].incoming->place.scheme : 0;
+        present |= recvs[i].state != NULL ? 1U << recvs[i].incoming->location.scheme : 0;
     for (unsigned id = 0; present >> id != 0; id++) {
         if (present >> id & 1)
             over =
@@ -152,12 +152,12 @@ static bool end_all(struct fr_rndv_recv *recvs, size_t count)
         if (recvs[i].state == NULL)
             continue;
         name_scheme(&recvs[i]); // it may have turned from writes to reads
-        fr_rndv_scheme_of(recvs[i].incoming->place.scheme)->end(&recvs[i]);
+        fr_rndv_scheme_of(recvs[i].incoming->location.scheme)->end(&recvs[i]);
         if (recvs[i].untouched)
             refuse(&recvs[i]);
         else
             tell_failure(&recvs[i]);
-        all = all && !recvs[i].asked;
+        all = all && !recvs[i].retrying;
     }
     return all;
 }
@@ -167,11 +167,11 @@ static bool rest(const struct fr_rndv_recv *recvs, size_t count)
 {
     const struct fr_rndv_scheme *only = NULL;
     for (size_t i = 0; i < count; i++) {
-        if (recvs[i].asked)
+        if (recvs[i].retrying)
             return false;
         if (recvs[i].state == NULL)
             continue;
-        const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(recvs[i].incoming->place.scheme);
+        const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(recvs[i].incoming->location.scheme);
         if (scheme->rest == NULL || (only != NULL && only != scheme))
             return false;
         only = scheme;
@@ -182,7 +182,7 @@ static bool rest(const struct fr_rndv_recv *recvs, size_t count)
 // Moves messages on. Returns whether all are over.
 static bool poll(struct fr_rndv_recv *recvs, size_t count)
 {
-    bool all = begin_asked(recvs, count);
+    bool all = begin_retried(recvs, count);
     return pull_all(recvs, count) && end_all(recvs, count) && all;
 }
 
@@ -191,8 +191,8 @@ static bool poll(struct fr_rndv_recv *recvs, size_t count)
 // what this process does after this message.
 static bool waits_too_long(const struct fr_rndv_recv *recv, int64_t now)
 {
-    int64_t seconds = (now - recv->asked_ns) / FR_SECOND_NS;
-    int64_t before = (recv->looked_ns - recv->asked_ns) / FR_SECOND_NS;
+    int64_t seconds = (now - recv->retry_ns) / FR_SECOND_NS;
+    int64_t before = (recv->looked_ns - recv->retry_ns) / FR_SECOND_NS;
     size_t limit_s = fr_core_settings()->timeout_s;
     limit_s = limit_s > 0 ? limit_s : REFUSED_LIMIT_S;
     bool over = seconds >= (int64_t)limit_s;
@@ -218,7 +218,7 @@ static bool is_silent(struct fr_rndv_recv *recv, int64_t now)
     recv->silent_ns += past_ns < look_ns ? past_ns : look_ns;
     const unsigned heard = fr_rndv_fragments_from(recv->incoming->from);
     if (heard != recv->heard ||
-        !fr_rndv_scheme_has(recv->incoming->place.scheme, FR_RNDV_FRAGMENTED))
+        !fr_rndv_scheme_has(recv->incoming->location.scheme, FR_RNDV_FRAGMENTED))
         recv->silent_ns = 0;
     recv->heard = heard;
     const int64_t silent_s = recv->silent_ns / FR_SECOND_NS;
@@ -242,14 +242,14 @@ static void end_lost(struct fr_rndv_recv *recvs, size_t count)
     int64_t now = fr_time_coarse_ns();
     for (size_t i = 0; i < count; i++) {
         struct fr_rndv_recv *recv = &recvs[i];
-        if ((recv->state == NULL && !recv->asked) || recv->status != FR_OK ||
+        if ((recv->state == NULL && !recv->retrying) || recv->status != FR_OK ||
             now - recv->looked_ns < FR_SECOND_NS)
             continue;
         bool is_lost = !fr_job_control_is_alive(recv->incoming->from);
         if (is_lost)
             fr_error("rank %d is gone, and with it a message that was being received",
                      recv->incoming->from);
-        if (is_lost || (recv->asked ? waits_too_long(recv, now) : is_silent(recv, now)))
+        if (is_lost || (recv->retrying ? waits_too_long(recv, now) : is_silent(recv, now)))
             recv->status = FR_ERR_CANCELLED;
         recv->looked_ns = now;
     }
@@ -283,7 +283,7 @@ static void receive(struct fr_rndv_recv *recvs, size_t count)
 bool fr_rndv_receive_poll(struct fr_rndv_recv *recvs, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (recvs[i].asked) // the answer may have come
+        if (recvs[i].retrying) // the answer may have come
             fr_rndv_progress(NULL);
     }
     if (poll(recvs, count))
@@ -326,7 +326,7 @@ static size_t count_at_once(const struct fr_rndv_recv *recvs, size_t count)
     size_t bytes = 0, some = 0;
     for (; some < count && some < FR_RNDV_AT_ONCE; some++) {
         const struct fr_rndv_incoming *incoming = recvs[some].incoming;
-        bool by_network = fr_rndv_scheme_has(incoming->place.scheme, FR_RNDV_BY_NETWORK);
+        bool by_network = fr_rndv_scheme_has(incoming->location.scheme, FR_RNDV_BY_NETWORK);
         bytes += by_network ? (size_t)incoming->bytes : 0;
         if (some > 0 && by_network && !fr_staging_has_room(bytes))
             break;

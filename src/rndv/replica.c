@@ -43,12 +43,12 @@ struct single {
 
 // State of another process, by rank.
 struct peer {
-    uint64_t latest; // number of the latest message that it has told of
-    uint64_t lost;   // all up to this number may be lost that are not expected; mostly 0
-    bool has_lost;   // some message was once lost
-    bool has_failed; // there was once no memory to expect one
-    bool told_all;   // it was told that any message to it may be plain
-    bool all_plain;  // any message from it may be plain
+    uint64_t latest;    // number of the latest message that it has told of
+    uint64_t lost;      // all up to this number may be lost that are not expected; mostly 0
+    bool has_lost;      // some message was once lost
+    bool has_failed;    // there was once no memory to expect one
+    bool assumes_plain; // it knows that any message to it may be plain
+    bool all_plain;     // any message from it may be plain
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
@@ -58,7 +58,7 @@ static struct single all_early[MOST_EARLY] FR_GUARDED_BY(lock);
 static struct single all_lost[MOST_LOST] FR_GUARDED_BY(lock);
 static unsigned early_turn FR_GUARDED_BY(lock); // index of the one to be replaced next
 static unsigned lost_turn FR_GUARDED_BY(lock);
-atomic_bool fr_rndv_replica_any_told_all;
+atomic_bool fr_rndv_replica_any_assumes_plain;
 static _Atomic size_t waiting_count; // of waiting sends among the expected
 
 bool fr_rndv_replica_open(void)
@@ -84,7 +84,7 @@ void fr_rndv_replica_close(void)
     peers = NULL;
     memset(all_early, 0, sizeof(all_early));
     memset(all_lost, 0, sizeof(all_lost));
-    atomic_store_explicit(&fr_rndv_replica_any_told_all, false, memory_order_relaxed);
+    atomic_store_explicit(&fr_rndv_replica_any_assumes_plain, false, memory_order_relaxed);
     fr_core_unlock(&lock);
 }
 
@@ -150,10 +150,10 @@ static bool was_early(int from, uint64_t number) FR_REQUIRES(lock)
 // lower numbers along.
 static void note_lost(int from, uint64_t number, enum fr_status status) FR_REQUIRES(lock)
 {
-    struct single *place = &all_lost[lost_turn++ % MOST_LOST];
-    if (place->number > peers[place->from].lost)
-        peers[place->from].lost = place->number;
-    *place = (struct single){number, from, status};
+    struct single *entry = &all_lost[lost_turn++ % MOST_LOST];
+    if (entry->number > peers[entry->from].lost)
+        peers[entry->from].lost = entry->number;
+    *entry = (struct single){number, from, status};
     peers[from].has_lost = true;
 }
 
@@ -162,20 +162,20 @@ static enum fr_status why_lost(int from, uint64_t number) FR_REQUIRES(lock)
 {
     if (peers == NULL || !peers[from].has_lost)
         return FR_ERR_NOT_FOUND;
-    const struct single *place = find_single(all_lost, MOST_LOST, from, number);
-    if (place != NULL)
-        return place->status;
+    const struct single *entry = find_single(all_lost, MOST_LOST, from, number);
+    if (entry != NULL)
+        return entry->status;
     return number <= peers[from].lost ? FR_ERR_NO_MEMORY : FR_ERR_NOT_FOUND;
 }
 
 // Forgets that a message was lost, since it has failed, or has been told of again.
 static void end_lost(int from, uint64_t number) FR_REQUIRES(lock)
 {
-    struct single *place = NULL;
+    struct single *entry = NULL;
     if (peers != NULL && peers[from].has_lost)
-        place = find_single(all_lost, MOST_LOST, from, number);
-    if (place != NULL)
-        *place = (struct single){0};
+        entry = find_single(all_lost, MOST_LOST, from, number);
+    if (entry != NULL)
+        *entry = (struct single){0};
 }
 
 // Enters an expected message. A further entry of the same number says that the message has another
@@ -244,10 +244,10 @@ enum fr_status fr_rndv_replica_find(struct fr_rndv_incoming *incoming, unsigned 
     fr_core_lock(&lock);
     const struct expected *known = find(incoming->from, incoming->number);
     if (known != NULL &&
-        (other_than == FR_SCHEME_NONE || known->entry.place.scheme != other_than)) {
+        (other_than == FR_SCHEME_NONE || known->entry.location.scheme != other_than)) {
         incoming->bytes = fr_rndv_sizes_bytes(known->entry.sizes);
         incoming->index = known->entry.index;
-        incoming->place = known->entry.place;
+        incoming->location = known->entry.location;
         incoming->ready = known->entry.ready;
         status = FR_OK;
     } else if (known == NULL && other_than != FR_SCHEME_NONE) {
@@ -370,20 +370,20 @@ void fr_rndv_replica_tell_plain(const struct fr_rndv_address *address, size_t le
     const struct fr_rndv_entry entry = {
         .number = after, .sizes = length, .tag = address->tag, .comm = address->comm, .ready = all};
     fr_core_lock(&lock);
-    bool tells = peers != NULL && !peers[address->to].told_all;
+    bool tells = peers != NULL && !peers[address->to].assumes_plain;
     if (tells && all) {
-        peers[address->to].told_all = true;
-        atomic_store_explicit(&fr_rndv_replica_any_told_all, true, memory_order_relaxed);
+        peers[address->to].assumes_plain = true;
+        atomic_store_explicit(&fr_rndv_replica_any_assumes_plain, true, memory_order_relaxed);
     }
     fr_core_unlock(&lock);
     if (tells && !fr_rndv_tell(address->to, FR_CONTROL_PLAIN, &entry, false))
         fr_warn_once("no memory to tell of a message, so that probes may wait for it");
 }
 
-bool fr_rndv_replica_told_all(int to)
+bool fr_rndv_replica_peer_assumes_plain(int to)
 {
     fr_core_lock(&lock);
-    bool has = peers != NULL && to >= 0 && to < fr_job_size() && peers[to].told_all;
+    bool has = peers != NULL && to >= 0 && to < fr_job_size() && peers[to].assumes_plain;
     fr_core_unlock(&lock);
     return has;
 }
@@ -391,7 +391,7 @@ bool fr_rndv_replica_told_all(int to)
 void fr_rndv_replica_visit(void (*visit)(int from, unsigned index)) FR_UNANALYSED
 {
     for (struct expected *entry = expected; entry != NULL; entry = entry->hh.next) {
-        if (fr_rndv_scheme_has(entry->entry.place.scheme, FR_RNDV_FRAGMENTED))
+        if (fr_rndv_scheme_has(entry->entry.location.scheme, FR_RNDV_FRAGMENTED))
             visit((int)entry->key.from, entry->entry.index);
     }
     for (int from = 0; peers != NULL && from < fr_job_size(); from++) {

@@ -44,15 +44,16 @@ enum fr_rndv_answer fr_rndv_replica_peek(const struct fr_rndv_address *from, siz
 void fr_rndv_replica_tell_plain(const struct fr_rndv_address *address, size_t length,
                                 uint64_t after, bool all);
 
-// Whether any process was told that all messages to it may be plain ones.
-extern atomic_bool fr_rndv_replica_any_told_all;
+// Whether any process knows that each message to it may be a plain one.
+extern atomic_bool fr_rndv_replica_any_assumes_plain;
 
-// Returns whether this one was, where any was.
-bool fr_rndv_replica_told_all(int to);
-static inline bool fr_rndv_replica_has_told_all(int to)
+// Returns whether this process knows that.
+bool fr_rndv_replica_peer_assumes_plain(int to);
+static inline bool fr_rndv_replica_assumes_plain(int to)
 {
-    return FR_UNLIKELY(atomic_load_explicit(&fr_rndv_replica_any_told_all, memory_order_relaxed)) &&
-           fr_rndv_replica_told_all(to);
+    return FR_UNLIKELY(
+               atomic_load_explicit(&fr_rndv_replica_any_assumes_plain, memory_order_relaxed)) &&
+           fr_rndv_replica_peer_assumes_plain(to);
 }
 
 // Calls `visit` for each message by scheme pipeline that nobody has received, since its fragments

@@ -14,17 +14,17 @@ enum fr_rndv_scheme_flag {
     FR_RNDV_FRAGMENTED = 2, // MPI carries the bytes, and somebody has to receive what was sent
     FR_RNDV_REFUSABLE = 4,  // a receiver may ask for another scheme
     FR_RNDV_BY_NETWORK = 8, // slower than links of this host, and by way of host memory
-    FR_RNDV_ASKED = 16,     // a receiver may ask something of a sender that is still copying
+    FR_RNDV_ANSWERS = 16,   // a receiver may ask something of a sender that is still copying
 };
 
 // A scheme is one file and one row.
 struct fr_rndv_scheme {
     enum fr_policy_scheme id;
     unsigned flags; // of fr_rndv_scheme_flag
-    // Sender: prepares what the slot will say. The place has the scheme already, and the handle of
-    // the program's memory where policy knows that as exported.
+    // Sender: prepares what the slot will say. The location has the scheme already, and the handle
+    // of the program's memory where policy knows that as exported.
     enum fr_status (*start)(struct fr_rndv_send *send, const struct fr_policy_message *facts,
-                            struct fr_rndv_place *place, uint64_t *ready);
+                            struct fr_rndv_location *location, uint64_t *ready);
     // Sender: does what comes after the RTS. Returns whether the bytes have left the program's
     // buffer.
     bool (*progress)(struct fr_rndv_send *send);

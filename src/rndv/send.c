@@ -70,7 +70,7 @@ static void write_rts(struct fr_rndv_send *send)
     const struct fr_rndv_rts rts = {
         .secret = *fr_job_control_job_secret(),
         .from = (uint32_t)fr_job_rank(),
-        .place = (uint16_t)send->index,
+        .index = (uint16_t)send->index,
         .scheme = (uint8_t)send->scheme->id,
         .remote = send->remote,
         .number = send->number,
@@ -81,7 +81,7 @@ static void write_rts(struct fr_rndv_send *send)
 }
 
 // Sends the entry of a message to its receiver on another host.
-static bool tell_receiver(const struct fr_rndv_send *send, const struct fr_rndv_place *place,
+static bool tell_receiver(const struct fr_rndv_send *send, const struct fr_rndv_location *location,
                           uint64_t ready, bool must)
 {
     if (!send->remote)
@@ -93,27 +93,27 @@ static bool tell_receiver(const struct fr_rndv_send *send, const struct fr_rndv_
         .comm = send->address.comm,
         .tag = send->address.tag,
         .index = send->index,
-        .place = *place,
+        .location = *location,
     };
     return fr_rndv_tell(send->address.to, FR_CONTROL_RTS, &entry, must);
 }
 
-static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_place *place,
+static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_location *location,
                             uint64_t ready)
 {
     union fr_rndv_beside beside;
-    bool has_beside = send->table != NULL || place->scheme == FR_SCHEME_STAGED_GET;
+    bool has_beside = send->table != NULL || location->scheme == FR_SCHEME_STAGED_GET;
     if (has_beside)
         beside = (union fr_rndv_beside){.gate = send->gate};
     enum fr_status status = send->table != NULL ? fr_rndv_table_of(send, &beside.table) : FR_OK;
     if (status == FR_OK)
         status = fr_rndv_ledger_advertise(&send->address, !send->remote,
-                                          FR_SLOT_SIZES(send->bytes, send->length), ready, place,
+                                          FR_SLOT_SIZES(send->bytes, send->length), ready, location,
                                           has_beside ? &beside : NULL, &send->index, &send->number);
     if (status != FR_OK)
         return status;
     write_rts(send);
-    send->entered = tell_receiver(send, place, ready, false);
+    send->entered = tell_receiver(send, location, ready, false);
     if (send->entered) {
         fr_rndv_registry_add(send);
         return FR_OK;
@@ -168,15 +168,15 @@ void fr_rndv_send_destroy(struct fr_rndv_send *send)
 static enum fr_status try(struct fr_rndv_send *send, enum fr_policy_scheme scheme,
                           const struct fr_policy_message *facts, const struct fr_ipc_handle *handle)
 {
-    struct fr_rndv_place place = {.scheme = scheme};
+    struct fr_rndv_location location = {.scheme = scheme};
     uint64_t ready = 0;
     if (facts->exported)
-        place.handle = *handle;
+        location.handle = *handle;
     send->scheme = fr_rndv_scheme_of(scheme);
     send->failure = FR_OK; // an earlier scheme may have failed
-    enum fr_status status = send->scheme->start(send, facts, &place, &ready);
+    enum fr_status status = send->scheme->start(send, facts, &location, &ready);
     if (status == FR_OK)
-        status = enter(send, &place, ready);
+        status = enter(send, &location, ready);
     if (status != FR_OK)
         dismantle(send);
     return status;
@@ -267,9 +267,9 @@ enum fr_status fr_rndv_send_push_held(struct fr_rndv_send *send)
     if (!send->sent || send->pushed || !fr_rndv_send_needs_push(send))
         return FR_OK;
     struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
-    bool asked = (send->scheme->flags & FR_RNDV_ASKED) || send->waits;
+    bool answers = (send->scheme->flags & FR_RNDV_ANSWERS) || send->waits;
     while (!send->scheme->progress(send)) {
-        if (!fr_wait_step(&wait) || !asked)
+        if (!fr_wait_step(&wait) || !answers)
             continue;
         fr_rndv_progress(NULL);
         if ((send->stage.ring_bytes > 0 && fr_rndv_ledger_state(send->index) == FR_RNDV_FAILED) ||

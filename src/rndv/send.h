@@ -77,7 +77,7 @@ bool fr_rndv_message_is_known(const struct fr_rndv_message *message,
                               struct fr_policy_scheme_choice *choice);
 
 // Writes all facts of a message, and the handle of its buffer if it can be exported. Asks the
-// receiver to map the buffer and to meet over rails, if they have not yet.
+// receiver to map the buffer and to connect over rails, if they have not yet.
 void fr_rndv_message_look(const struct fr_rndv_message *message, struct fr_policy_message *facts,
                           struct fr_ipc_handle *handle);
 

@@ -20,55 +20,55 @@
 static struct {
     atomic_flag held;
     struct fr_rndv_send *_Atomic send; // NULL for a slot that is not in use
-} places[FR_RNDV_SLOTS];
+} sends[FR_RNDV_SLOTS];
 
 static _Atomic uint64_t seen;    // refusals and requests that have been followed
 static _Atomic uint64_t scanned; // those that were there at the last look at all sends
 
 void fr_rndv_registry_add(struct fr_rndv_send *send)
 {
-    atomic_store_explicit(&places[send->index].send, send, memory_order_release);
+    atomic_store_explicit(&sends[send->index].send, send, memory_order_release);
 }
 
 void fr_rndv_registry_remove(unsigned index)
 {
-    atomic_store_explicit(&places[index].send, NULL, memory_order_relaxed);
+    atomic_store_explicit(&sends[index].send, NULL, memory_order_relaxed);
 }
 
 struct fr_rndv_send *fr_rndv_registry_at(unsigned index)
 {
-    return atomic_load_explicit(&places[index].send, memory_order_acquire);
+    return atomic_load_explicit(&sends[index].send, memory_order_acquire);
 }
 
 bool fr_rndv_send_try_hold(unsigned index)
 {
-    return !atomic_flag_test_and_set_explicit(&places[index].held, memory_order_acquire);
+    return !atomic_flag_test_and_set_explicit(&sends[index].held, memory_order_acquire);
 }
 
 void fr_rndv_send_hold(unsigned index)
 {
-    while (atomic_flag_test_and_set_explicit(&places[index].held, memory_order_acquire))
+    while (atomic_flag_test_and_set_explicit(&sends[index].held, memory_order_acquire))
         fr_wait_yield();
 }
 
 void fr_rndv_send_release(unsigned index)
 {
-    atomic_flag_clear_explicit(&places[index].held, memory_order_release);
+    atomic_flag_clear_explicit(&sends[index].held, memory_order_release);
 }
 
 // Returns whether a receiver may be asking something of the send in this slot.
-static bool may_be_asked(unsigned index)
+static bool may_be_requested(unsigned index)
 {
     enum fr_rndv_state state = fr_rndv_ledger_state(index);
     return state == FR_RNDV_REFUSED || (state == FR_RNDV_PULLING && fr_rndv_any_waiting()) ||
-           fr_rndv_rail_put_send_is_asked(index);
+           fr_rndv_rail_put_send_is_requested(index);
 }
 
 // Follows a refusal, or a request to write or to send. Returns false when another thread holds the
 // send, or other sends come first.
 static bool follow(unsigned index)
 {
-    if (!may_be_asked(index))
+    if (!may_be_requested(index))
         return true;
     if (!fr_rndv_send_try_hold(index))
         return false;
@@ -104,25 +104,25 @@ void fr_rndv_registry_look_after(void)
 // ---- detached sends
 
 static struct fr_lock lock = FR_LOCK_INIT;
-static struct fr_list left FR_GUARDED_BY(lock) = FR_LIST_INIT(left);
+static struct fr_list detached FR_GUARDED_BY(lock) = FR_LIST_INIT(detached);
 _Atomic size_t fr_rndv_detached_count;
 
 void fr_rndv_detached_add(struct fr_rndv_send *send)
 {
     fr_core_lock(&lock);
-    fr_list_push_front(&left, &send->link);
+    fr_list_push_front(&detached, &send->link);
     fr_core_unlock(&lock);
     atomic_fetch_add_explicit(&fr_rndv_detached_count, 1, memory_order_release);
     fr_core_errands_change(false, true);
 }
 
 // Moves the whole list to one of the caller's own. Other threads look after nothing meanwhile.
-static bool take_left(struct fr_list *taken)
+static bool take_detached(struct fr_list *taken)
 {
     fr_list_init(taken);
     fr_core_lock(&lock);
-    while (!fr_list_is_empty(&left)) {
-        struct fr_list *link = left.prev; // the oldest first
+    while (!fr_list_is_empty(&detached)) {
+        struct fr_list *link = detached.prev; // the oldest first
         fr_list_remove(link);
         fr_list_push_front(taken, link);
     }
@@ -134,7 +134,7 @@ void fr_rndv_detached_look_after(void)
 {
     struct fr_list taken, others;
     if (FR_LIKELY(atomic_load_explicit(&fr_rndv_detached_count, memory_order_acquire) == 0) ||
-        !take_left(&taken))
+        !take_detached(&taken))
         return;
     fr_list_init(&others);
     while (!fr_list_is_empty(&taken)) {
@@ -158,7 +158,7 @@ void fr_rndv_detached_look_after(void)
     while (!fr_list_is_empty(&others)) {
         struct fr_list *link = others.prev;
         fr_list_remove(link);
-        fr_list_push_front(&left, link);
+        fr_list_push_front(&detached, link);
     }
     fr_core_unlock(&lock);
 }
@@ -167,14 +167,14 @@ void fr_rndv_detached_look_after(void)
 bool fr_rndv_detached_end_all(void)
 {
     struct fr_list taken;
-    (void)take_left(&taken);
+    (void)take_detached(&taken);
     while (!fr_list_is_empty(&taken)) {
         struct fr_rndv_send *send = FR_LIST_ENTRY(taken.prev, struct fr_rndv_send, link);
         fr_list_remove(&send->link);
         (void)send->scheme->progress(send);
         if ((send->scheme->flags & FR_RNDV_FRAGMENTED) && !send->scheme->is_quiet(send)) {
             fr_core_lock(&lock);
-            fr_list_push_front(&left, &send->link);
+            fr_list_push_front(&detached, &send->link);
             fr_core_unlock(&lock);
             continue;
         }

@@ -248,7 +248,7 @@ static bool has_gate(const struct fr_rndv_send *send)
 
 // Places a gate before the bytes. Its value has the job's secret, so no data of the program's can
 // hold it by chance.
-static void place_gate(struct fr_rndv_send *send)
+static void set_gate(struct fr_rndv_send *send)
 {
     send->gate.count = fr_device_gate_words((unsigned)fr_core_settings()->peer_sms);
     static _Atomic uint64_t gates;
@@ -290,7 +290,7 @@ enum fr_status fr_rndv_stage_begin_on_device(struct fr_rndv_send *send, bool may
 {
     size_t step = first_step(send->bytes), copied = 0;
     if (may_gate && step == send->bytes && has_gate(send))
-        place_gate(send);
+        set_gate(send);
     fr_rndv_stage_begin(send, step, GROWTH);
     if (send->remote && step == send->bytes) { // waiting saves a control message
         while (!fr_rndv_stage_poll(send, &copied))

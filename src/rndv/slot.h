@@ -53,9 +53,9 @@ struct fr_rndv_gate {
 };
 
 // One message in the ledger. Anybody may look at the atomic members while they change. What they
-// say is valid if the slot has the same number and is waiting before and after. The place belongs
-// to the sender while it writes or holds the slot, and to the receiver while it pulls. The word is
-// the first to be changed and the last to be written.
+// say is valid if the slot has the same number and is waiting before and after. The location
+// belongs to the sender while it writes or holds the slot, and to the receiver while it pulls. The
+// word is the first to be changed and the last to be written.
 struct fr_rndv_slot {
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t word;
     _Atomic uint64_t sizes; // low bits: bytes of the message; above them: length of its RTS
@@ -63,9 +63,9 @@ struct fr_rndv_slot {
     _Atomic int32_t to;
     _Atomic int32_t tag;
     _Atomic uint64_t ready; // bytes that are there, from the first on
-    struct fr_rndv_place place;
+    struct fr_rndv_location location;
     union fr_rndv_beside {
-        struct fr_rndv_table table; // where the place's strides have blocks
+        struct fr_rndv_table table; // where the location's strides have blocks
         struct fr_rndv_gate gate;   // with scheme staged get
     } beside;
 };

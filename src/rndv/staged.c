@@ -13,28 +13,28 @@
 #include "fabrail/job.h"
 #include "rndv/send.h"
 
-// Gets workspace and fills in the message's place. Returns FR_ERR_NOT_FOUND when the receiver has
-// not mapped it.
-static enum fr_status find_workspace(struct fr_rndv_send *send, struct fr_rndv_place *place)
+// Gets workspace and fills in the message's location. Returns FR_ERR_NOT_FOUND when the receiver
+// has not mapped it.
+static enum fr_status find_workspace(struct fr_rndv_send *send, struct fr_rndv_location *location)
 {
     struct fr_device_range range;
     enum fr_status status = fr_rndv_stage_open(send, FR_PATH_PEER);
     if (status != FR_OK)
         return status;
     const struct fr_staging_view *staged = &send->stage.view;
-    place->address = staged->stage_base;
+    location->address = staged->stage_base;
     range = fr_staging_lease_range(&staged->lease);
-    status = fr_ipc_export(&range, staged->lease.address, staged->lease.bytes, &place->handle);
-    if (status == FR_OK && !fr_rndv_is_mapped_by(send->address.to, &place->handle, true))
+    status = fr_ipc_export(&range, staged->lease.address, staged->lease.bytes, &location->handle);
+    if (status == FR_OK && !fr_rndv_is_mapped_by(send->address.to, &location->handle, true))
         return FR_ERR_NOT_FOUND;
     return status;
 }
 
 static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_message *facts,
-                            struct fr_rndv_place *place, uint64_t *ready)
+                            struct fr_rndv_location *location, uint64_t *ready)
 {
     bool may_gate = facts->here && !facts->takes_turns && send->address.to != fr_job_rank();
-    enum fr_status status = find_workspace(send, place);
+    enum fr_status status = find_workspace(send, location);
     return status == FR_OK ? fr_rndv_stage_begin_on_device(send, may_gate, ready) : status;
 }
 
@@ -50,12 +50,12 @@ static enum fr_status copy(struct fr_rndv_send *send)
 // has to be in MPI still, so a waiting send leaves in another way.
 enum fr_status fr_rndv_staged_take_over(struct fr_rndv_send *send)
 {
-    struct fr_rndv_place place = {.scheme = FR_SCHEME_STAGED_GET};
-    enum fr_status status = find_workspace(send, &place);
+    struct fr_rndv_location location = {.scheme = FR_SCHEME_STAGED_GET};
+    enum fr_status status = find_workspace(send, &location);
     if (status == FR_ERR_NOT_FOUND && send->scheme != &fr_rndv_waiting)
-        status = fr_ipc_needs_descriptor(&place.handle)
-                     ? fr_ipc_send_descriptor(&place.handle, fr_job_process_of(send->address.to), 1,
-                                              false)
+        status = fr_ipc_needs_descriptor(&location.handle)
+                     ? fr_ipc_send_descriptor(&location.handle, fr_job_process_of(send->address.to),
+                                              1, false)
                      : FR_OK;
     if (status == FR_OK)
         status = copy(send);
@@ -64,7 +64,7 @@ enum fr_status fr_rndv_staged_take_over(struct fr_rndv_send *send)
         return status;
     }
     struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
-    slot->place = place;
+    slot->location = location;
     slot->beside.gate.count = 0;
     atomic_store_explicit(&slot->ready, send->bytes, memory_order_release);
     send->scheme = &fr_rndv_staged_get;

@@ -75,9 +75,9 @@ static inline struct fr_ipc_handle host_handle(uint64_t seed)
     return handle;
 }
 
-static inline struct fr_rndv_place host_place(uint64_t seed)
+static inline struct fr_rndv_location host_location(uint64_t seed)
 {
-    return (struct fr_rndv_place){
+    return (struct fr_rndv_location){
         .address = seed, .scheme = FR_SCHEME_GET, .shift = 20, .handle = host_handle(seed)};
 }
 
@@ -115,7 +115,7 @@ static inline void host_write_rts(struct host_message *message, uint64_t bytes, 
 {
     const struct fr_rndv_rts rts = {.secret = *fr_job_control_job_secret(),
                                     .from = (uint32_t)host_rank,
-                                    .place = (uint16_t)message->index,
+                                    .index = (uint16_t)message->index,
                                     .scheme = FR_SCHEME_GET,
                                     .remote = remote,
                                     .number = message->number,
@@ -128,11 +128,11 @@ static inline enum fr_status host_try(int to, int tag, uint64_t comm, uint64_t s
                                       struct host_message *message)
 {
     const struct fr_rndv_address address = {.to = to, .tag = tag, .comm = comm};
-    const struct fr_rndv_place place = host_place(seed);
+    const struct fr_rndv_location location = host_location(seed);
     bool shared = fr_rndv_ledger_is_shared_with(to);
     enum fr_status status =
-        fr_rndv_ledger_advertise(&address, shared, host_sizes(seed), host_bytes(seed), &place, NULL,
-                                 &message->index, &message->number);
+        fr_rndv_ledger_advertise(&address, shared, host_sizes(seed), host_bytes(seed), &location,
+                                 NULL, &message->index, &message->number);
     if (status == FR_OK)
         host_write_rts(message, host_bytes(seed), !shared);
     return status;
@@ -182,10 +182,10 @@ static inline void host_check_incoming(const struct fr_rndv_incoming *incoming, 
                                        uint64_t seed)
 {
     struct fr_ipc_handle expected = host_handle(seed);
-    CHECK(incoming->from == from && incoming->place.address == seed, "from %d", incoming->from);
-    CHECK(incoming->place.scheme == FR_SCHEME_GET && incoming->place.shift == 20, "%u",
-          incoming->place.scheme);
-    CHECK(memcmp(&incoming->place.handle, &expected, sizeof(expected)) == 0, "handle of %ju",
+    CHECK(incoming->from == from && incoming->location.address == seed, "from %d", incoming->from);
+    CHECK(incoming->location.scheme == FR_SCHEME_GET && incoming->location.shift == 20, "%u",
+          incoming->location.scheme);
+    CHECK(memcmp(&incoming->location.handle, &expected, sizeof(expected)) == 0, "handle of %ju",
           (uintmax_t)seed);
 }
 

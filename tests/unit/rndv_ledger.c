@@ -74,7 +74,7 @@ static void check_bytes(const unsigned char *rts)
     CHECK(!fr_rndv_incoming_read(changed, &incoming), "of no scheme");
     uint16_t beyond = FR_RNDV_SLOTS;
     memcpy(changed, rts, sizeof(changed));
-    memcpy(changed + offsetof(struct fr_rndv_rts, place), &beyond, sizeof(beyond));
+    memcpy(changed + offsetof(struct fr_rndv_rts, index), &beyond, sizeof(beyond));
     CHECK(!fr_rndv_incoming_read(changed, &incoming), "beyond the ledger");
     uint64_t short_bytes = RTS_BYTES - 1;
     memcpy(changed, rts, sizeof(changed));
@@ -124,7 +124,7 @@ static void check_first_life(struct host_message *message, struct fr_rndv_incomi
     CHECK(!fr_rndv_incoming_read(message->rts, &incoming));
 }
 
-// The life of a message, each step as both sides see it; then another one in the same place.
+// The life of a message, each step as both sides see it; then another one in the same slot.
 static void run_states(void)
 {
     struct fr_rndv_incoming incoming, late = {.slot = NULL};
@@ -141,7 +141,7 @@ static void run_states(void)
     fr_rndv_incoming_take(&late);
     CHECK(host_peek(0, 5, 1, false, &bytes) && is_seed(bytes, 11), "taken by its predecessor");
     CHECK(fr_rndv_incoming_read(second.rts, &incoming) && host_hold(&second));
-    fr_rndv_ledger_slot(second.index)->place = host_place(12);
+    fr_rndv_ledger_slot(second.index)->location = host_location(12);
     CHECK(host_give_back(&second) && fr_rndv_incoming_begin(&incoming) == FR_OK);
     host_check_incoming(&incoming, 0, 12);
     fr_rndv_incoming_end(&late, true);
@@ -181,7 +181,7 @@ static void run_any(void)
     CHECK(fr_rndv_incoming_read(messages[3].rts, &incoming));
     fr_rndv_incoming_abandon(&incoming);
     CHECK(fr_rndv_incoming_begin(&incoming) == FR_OK && fr_rndv_incoming_any(), "being pulled");
-    fr_rndv_incoming_abandon(&incoming); // its place stays taken, as the sender leaves it so
+    fr_rndv_incoming_abandon(&incoming); // its slot stays taken, as the sender leaves it so
     CHECK(fr_rndv_ledger_state(messages[3].index) == FR_RNDV_FAILED && fr_rndv_incoming_any());
     host_free(&messages[3]);
     fr_rndv_incoming_end(&incoming, true);
@@ -191,7 +191,7 @@ static void run_any(void)
     host_close_all();
 }
 
-// The first one that is still to be received, whatever place it is in.
+// The first one that is still to be received, whatever slot it is in.
 static void run_peek(void)
 {
     struct host_message messages[5];
@@ -203,7 +203,7 @@ static void run_peek(void)
     struct host_message apart = host_advertise(0, 7, 2, 300);
     for (unsigned i = 0; i < 5; i++)
         messages[i] = host_advertise(0, 7, 1, i);
-    host_free(&other); // its place comes before all others
+    host_free(&other); // its slot comes before all others
     host_free(&messages[0]);
     messages[0] = host_advertise(0, 7, 1, 5);
     CHECK(messages[0].index < messages[1].index && messages[0].number > messages[4].number);
@@ -406,12 +406,12 @@ static void run_cut(void)
 // Whether an RTS of this length could go to an address just now.
 static enum fr_status could_be(const struct fr_rndv_address *address, size_t length)
 {
-    const struct fr_rndv_place place = host_place(1);
+    const struct fr_rndv_location location = host_location(1);
     bool shared = fr_rndv_ledger_is_shared_with(address->to);
     unsigned index;
     uint64_t number;
     enum fr_status status = fr_rndv_ledger_advertise(
-        address, shared, FR_SLOT_SIZES(host_bytes(1), length), 1, &place, NULL, &index, &number);
+        address, shared, FR_SLOT_SIZES(host_bytes(1), length), 1, &location, NULL, &index, &number);
     if (status == FR_OK)
         fr_rndv_ledger_free(index, shared);
     return status;
@@ -455,10 +455,10 @@ static void check_plain(void)
 
 static void receive_other(const struct fr_rndv_address *address, size_t length, bool receives)
 {
-    const struct fr_rndv_place place = host_place(1);
+    const struct fr_rndv_location location = host_location(1);
     struct host_message message;
-    CHECK(fr_rndv_ledger_advertise(address, true, FR_SLOT_SIZES(host_bytes(1), length), 1, &place,
-                                   NULL, &message.index, &message.number) == FR_OK);
+    CHECK(fr_rndv_ledger_advertise(address, true, FR_SLOT_SIZES(host_bytes(1), length), 1,
+                                   &location, NULL, &message.index, &message.number) == FR_OK);
     host_write_rts(&message, host_bytes(1), false);
     if (receives)
         receive(&message);
@@ -495,7 +495,7 @@ static void check_many_plain(void)
     CHECK(known > APART / 2 && known <= APART, "%d", known);
 }
 
-// All places, all of different flows, more than once.
+// All slots, all of different flows, more than once.
 static void check_limit(void)
 {
     enum { APART = 31 };
@@ -567,7 +567,7 @@ static void run_addressee(void)
 // Refuses a message, and waits for what becomes of it.
 static enum fr_status refuse(struct fr_rndv_incoming *incoming)
 {
-    unsigned refused = incoming->place.scheme;
+    unsigned refused = incoming->location.scheme;
     enum fr_status status = fr_rndv_incoming_refuse(incoming);
     CHECK(status == FR_OK);
     while ((status = fr_rndv_incoming_begin_again(incoming, refused)) == FR_ERR_NOT_FOUND)
@@ -608,7 +608,7 @@ static void run_refused(void)
         process_say(1, &message, sizeof(message));
         wait_for_refusal(&message);
         struct fr_rndv_slot *slot = fr_rndv_ledger_slot(message.index);
-        slot->place = host_place(71);
+        slot->location = host_location(71);
         atomic_store(&slot->ready, 5);
         CHECK(fr_rndv_slot_change(slot, message.number, FR_RNDV_REFUSED, FR_RNDV_ADVERTISED));
         wait_for_refusal(&message);
@@ -670,7 +670,7 @@ static void run_sender_dies(void)
         process_say(1, messages, sizeof(messages));
         usleep(50000);
         CHECK(fr_rndv_ledger_state(messages[0].index) == FR_RNDV_MOVING);
-        fr_rndv_ledger_slot(messages[0].index)->place = host_place(61);
+        fr_rndv_ledger_slot(messages[0].index)->location = host_location(61);
         CHECK(host_give_back(&messages[0]));
         process_hear(1, &word, 1);
         CHECK(fr_rndv_ledger_state(messages[0].index) == FR_RNDV_PULLED);
@@ -688,7 +688,7 @@ static void run_sender_dies(void)
     host_close();
 }
 
-// The receiver dies while it pulls: the sender finds out and has its place back.
+// The receiver dies while it pulls: the sender finds out and has its slot back.
 static void run_receiver_dies(void)
 {
     struct host_message message = {.index = 0};

@@ -123,7 +123,7 @@ static bool is_quiet(void)
 }
 
 // The other's address, in pieces of some length.
-static void say_address(const void *told, size_t all)
+static void say_address(const void *address, size_t all)
 {
     struct {
         uint32_t all, offset;
@@ -132,17 +132,17 @@ static void say_address(const void *told, size_t all)
     for (size_t at = 0; at < all; at += sizeof(piece.data)) {
         size_t bytes = all - at < sizeof(piece.data) ? all - at : sizeof(piece.data);
         piece.offset = (uint32_t)at;
-        memcpy(piece.data, (const char *)told + at, bytes);
+        memcpy(piece.data, (const char *)address + at, bytes);
         say(FR_CONTROL_RAIL_ADDRESS, &piece, 8 + bytes);
     }
 }
 
-static size_t describe_far(unsigned char *told)
+static size_t describe_far(unsigned char *address)
 {
-    size_t bytes = fr_rail_describe(far_region, 0, 4096, told + 2);
-    told[0] = (unsigned char)bytes;
-    told[1] = 0;
-    return 2 + bytes + fr_rail_address(far, told + 2 + bytes);
+    size_t bytes = fr_rail_describe(far_region, 0, 4096, address + 2);
+    address[0] = (unsigned char)bytes;
+    address[1] = 0;
+    return 2 + bytes + fr_rail_address(far, address + 2 + bytes);
 }
 
 static void open_far(void)
@@ -179,13 +179,13 @@ static void fail_reads(bool fails)
 // The first round, up to what this process says it has read.
 static void meet(int64_t reached)
 {
-    static unsigned char told[FR_RNDV_TOLD_MAX];
+    static unsigned char address[FR_RNDV_RAIL_ADDRESS_MAX];
     CHECK(fr_rndv_rails_to(OTHER) == 0 && fr_rndv_rails() != NULL);
     pass(STEP_MS);
     while (hear(FR_CONTROL_RAIL_ADDRESS) >= 0)
         continue;
     CHECK(is_quiet() && served == 1);
-    say_address(told, describe_far(told));
+    say_address(address, describe_far(address));
     pass(100);
     CHECK(hear(FR_CONTROL_RAIL_KNOWN) == 0 && is_quiet());
     say_word(FR_CONTROL_RAIL_KNOWN, 0);
@@ -423,14 +423,14 @@ static void test_lost_links(void)
 // Rails that lead nowhere are tried once.
 static void test_never(void)
 {
-    unsigned char told[200];
+    unsigned char address[200];
     open_far();
     CHECK(fr_rndv_rails_to(OTHER) == 0);
     pass(STEP_MS);
     while (hear(FR_CONTROL_RAIL_ADDRESS) >= 0)
         continue;
-    memset(told, 0, sizeof(told));
-    say_address(told, sizeof(told));
+    memset(address, 0, sizeof(address));
+    say_address(address, sizeof(address));
     pass(200);
     CHECK(hear(FR_CONTROL_RAIL_REACHED) == 0 && is_quiet());
     say_word(FR_CONTROL_RAIL_REACHED, 0);
@@ -481,7 +481,7 @@ static void test_end(void)
 // Several that are silent are taken back together.
 static void test_end_of_several(void)
 {
-    static unsigned char told[FR_RNDV_TOLD_MAX];
+    static unsigned char address[FR_RNDV_RAIL_ADDRESS_MAX];
     open_far();
     standin->stalled[0] = standin->stalled[1] = true;
     for (other = 1; other < RNDV_RANKS; other++) {
@@ -489,7 +489,7 @@ static void test_end_of_several(void)
         pass(STEP_MS);
         while (hear(FR_CONTROL_RAIL_ADDRESS) >= 0)
             continue;
-        say_address(told, describe_far(told));
+        say_address(address, describe_far(address));
         pass(100);
         CHECK(hear(FR_CONTROL_RAIL_KNOWN) == 0 && is_quiet());
         say_word(FR_CONTROL_RAIL_KNOWN, 0);

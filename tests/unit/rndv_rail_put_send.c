@@ -149,7 +149,7 @@ static struct fr_rndv_rail_send rail;
 // A message of which so many bytes have been copied.
 static void make_send(size_t copied)
 {
-    const struct fr_rndv_place place = {.scheme = FR_SCHEME_RAIL, .shift = SHIFT};
+    const struct fr_rndv_location location = {.scheme = FR_SCHEME_RAIL, .shift = SHIFT};
     rail = (struct fr_rndv_rail_send){.region = near_region, .offset = FROM};
     send = (struct fr_rndv_send){
         .address = {.to = OTHER},
@@ -161,8 +161,8 @@ static void make_send(size_t copied)
         .stage.copied_bytes = copied,
         .state = &rail,
     };
-    CHECK(fr_rndv_ledger_advertise(&send.address, false, FR_SLOT_SIZES(BYTES, 43), 0, &place, NULL,
-                                   &send.index, &send.number) == FR_OK);
+    CHECK(fr_rndv_ledger_advertise(&send.address, false, FR_SLOT_SIZES(BYTES, 43), 0, &location,
+                                   NULL, &send.index, &send.number) == FR_OK);
 }
 
 static struct fr_rndv_entry request(void)
@@ -170,9 +170,9 @@ static struct fr_rndv_entry request(void)
     struct fr_rndv_entry entry = {.number = send.number, .index = send.index};
     unsigned char described[FR_RAIL_KEY_MAX];
     size_t bytes = fr_rail_describe(far_region, TO, BYTES, described);
-    CHECK(bytes <= sizeof(entry.place.key.data));
-    memcpy(entry.place.key.data, described, bytes);
-    entry.place.key.bytes = (uint16_t)bytes;
+    CHECK(bytes <= sizeof(entry.location.key.data));
+    memcpy(entry.location.key.data, described, bytes);
+    entry.location.key.bytes = (uint16_t)bytes;
     return entry;
 }
 
@@ -180,7 +180,8 @@ static void ask(void)
 {
     const struct fr_rndv_entry entry = request();
     fr_rndv_rail_put_send_handle(OTHER, &entry);
-    CHECK(fr_rndv_rail_put_send_any() && fr_rndv_rail_put_send_is_asked(send.index) && is_quiet());
+    CHECK(fr_rndv_rail_put_send_any() && fr_rndv_rail_put_send_is_requested(send.index) &&
+          is_quiet());
 }
 
 static void step(unsigned times)
@@ -194,7 +195,7 @@ static bool ends(uint64_t *bytes, bool *lost)
 {
     struct fr_rndv_entry entry;
     uint64_t before = 0;
-    for (unsigned i = 0; i < 200000 && fr_rndv_rail_put_send_is_asked(send.index); i++)
+    for (unsigned i = 0; i < 200000 && fr_rndv_rail_put_send_is_requested(send.index); i++)
         step(1);
     while (hear(FR_CONTROL_WRITTEN, &entry)) {
         CHECK(entry.ready >= before && entry.ready % FRAGMENT == 0 && entry.ready < BYTES);
@@ -268,7 +269,7 @@ static void test_taken_back(void)
         struct fr_rndv_entry back = {.number = send.number - FR_SLOT_ONE, .index = send.index};
         fr_rndv_rail_put_send_handle(OTHER, &back); // of another message
         step(10);
-        CHECK(fr_rndv_rail_put_send_is_asked(send.index));
+        CHECK(fr_rndv_rail_put_send_is_requested(send.index));
         back.number = send.number;
         if (way == 0)
             fr_rndv_rail_put_send_handle(OTHER, &back);
@@ -347,17 +348,17 @@ static void test_refused(void)
     start();
     make_send(BYTES);
     struct fr_rndv_entry entry = request(), malformed = entry, other = entry;
-    malformed.place.key.data[0] ^= 0xff;
+    malformed.location.key.data[0] ^= 0xff;
     check_refused(&malformed, OTHER);
     malformed = entry;
-    malformed.place.key.bytes = sizeof(malformed.place.key.data) + 1;
+    malformed.location.key.bytes = sizeof(malformed.location.key.data) + 1;
     check_refused(&malformed, OTHER);
     other.number -= FR_SLOT_ONE;
     check_refused(&other, OTHER);
     other = entry;
     other.index = FR_RNDV_SLOTS;
     fr_rndv_rail_put_send_handle(OTHER, &other);
-    CHECK(!fr_rndv_rail_put_send_any() && is_quiet(), "no place of any ledger");
+    CHECK(!fr_rndv_rail_put_send_any() && is_quiet(), "no slot of any ledger");
     // Nothing is there any more, which is found wherever this process makes progress.
     fr_rndv_rail_put_send_handle(OTHER, &entry);
     fr_rndv_registry_look_after();
@@ -403,9 +404,9 @@ static void test_verbs(void)
 // ---- the receiver
 
 static const struct fr_rndv_incoming incoming = {
-    .number = 16 * FR_SLOT_ONE, .from = OTHER, .bytes = BYTES, .index = 9, .place.shift = SHIFT};
+    .number = 16 * FR_SLOT_ONE, .from = OTHER, .bytes = BYTES, .index = 9, .location.shift = SHIFT};
 
-struct place {
+struct target {
     struct fr_staging_lease lease;
     struct fr_rail_region *region;
 };
@@ -415,20 +416,21 @@ static size_t lent(void)
     return workspace_usage().lent_bytes;
 }
 
-static struct fr_rndv_rail_put_request *ask_other(struct place *place)
+static struct fr_rndv_rail_put_request *ask_other(struct target *target)
 {
     struct fr_rndv_entry entry;
-    CHECK(fr_staging_borrow(BYTES, &place->lease) == FR_OK);
-    place->region = register_with(fr_rndv_rails(), place->lease.address, BYTES,
-                                  fr_staging_id(&place->lease), FR_RAIL_HOST);
+    CHECK(fr_staging_borrow(BYTES, &target->lease) == FR_OK);
+    target->region = register_with(fr_rndv_rails(), target->lease.address, BYTES,
+                                   fr_staging_id(&target->lease), FR_RAIL_HOST);
     CHECK(!fr_rndv_rail_put_recv_owes(OTHER));
-    struct fr_rndv_rail_put_request *asked = fr_rndv_rail_put_recv_ask(&incoming, place->region, 0);
-    CHECK(hear(FR_CONTROL_WRITE, &entry) && asked != NULL && is_quiet() && served == 1);
-    if (asked == NULL)
+    struct fr_rndv_rail_put_request *request =
+        fr_rndv_rail_put_recv_ask(&incoming, target->region, 0);
+    CHECK(hear(FR_CONTROL_WRITE, &entry) && request != NULL && is_quiet() && served == 1);
+    if (request == NULL)
         exit(CHECK_FAIL);
-    CHECK(entry.number == incoming.number && entry.index == 9 && entry.place.key.bytes > 0);
+    CHECK(entry.number == incoming.number && entry.index == 9 && entry.location.key.bytes > 0);
     CHECK(!fr_rndv_rail_put_recv_owes(OTHER), "as long as it is waited for");
-    return asked;
+    return request;
 }
 
 static void say(enum fr_job_control_kind kind, uint64_t number, int from, uint64_t bytes, bool lost)
@@ -437,41 +439,41 @@ static void say(enum fr_job_control_kind kind, uint64_t number, int from, uint64
     fr_rndv_rail_put_recv_handle(from, kind, &entry);
 }
 
-static void check_look(const struct fr_rndv_rail_put_request *asked, size_t bytes, bool over,
+static void check_look(const struct fr_rndv_rail_put_request *request, size_t bytes, bool over,
                        bool silent)
 {
-    struct fr_rndv_rail_put_recv written = fr_rndv_rail_put_recv_look(asked);
+    struct fr_rndv_rail_put_recv written = fr_rndv_rail_put_recv_look(request);
     CHECK(written.bytes == bytes && written.over == over && written.silent == silent,
           "%zu bytes, %d, %d", written.bytes, written.over, written.silent);
 }
 
 static void test_receiver(void)
 {
-    struct place place;
+    struct target target;
     start();
-    struct fr_rndv_rail_put_request *asked = ask_other(&place);
-    check_look(asked, 0, false, false);
+    struct fr_rndv_rail_put_request *request = ask_other(&target);
+    check_look(request, 0, false, false);
     say(FR_CONTROL_WRITTEN, incoming.number, 0, FRAGMENT, false);
     say(FR_CONTROL_WRITTEN, incoming.number + FR_SLOT_ONE, OTHER, FRAGMENT, false);
-    check_look(asked, 0, false, false);
+    check_look(request, 0, false, false);
     clock_ns += 9000000;
-    check_look(asked, 0, false, false);
+    check_look(request, 0, false, false);
     clock_ns += 2000000;
-    check_look(asked, 0, false, true); // nobody has come to it
+    check_look(request, 0, false, true); // nobody has come to it
     say(FR_CONTROL_WRITTEN, incoming.number, OTHER, 0, false);
     clock_ns += 990000000;
-    check_look(asked, 0, false, false);
+    check_look(request, 0, false, false);
     say(FR_CONTROL_WRITTEN, incoming.number, OTHER, 2 * FRAGMENT, false);
     clock_ns += 990000000;
-    check_look(asked, 2 * FRAGMENT, false, false);
+    check_look(request, 2 * FRAGMENT, false, false);
     clock_ns += 20000000;
-    check_look(asked, 2 * FRAGMENT, false, true);
+    check_look(request, 2 * FRAGMENT, false, true);
     say(FR_CONTROL_WRITTEN_ALL, incoming.number, OTHER, BYTES, false);
-    check_look(asked, BYTES, true, false);
-    CHECK(fr_rndv_rail_put_recv_end(asked, &place.lease, place.region), "it has landed");
-    CHECK(place.lease.address != NULL && served == 0 && !fr_rndv_rail_put_recv_owes(OTHER));
-    fr_rail_release(fr_rndv_rails(), place.region);
-    fr_staging_return(&place.lease);
+    check_look(request, BYTES, true, false);
+    CHECK(fr_rndv_rail_put_recv_end(request, &target.lease, target.region), "it has landed");
+    CHECK(target.lease.address != NULL && served == 0 && !fr_rndv_rail_put_recv_owes(OTHER));
+    fr_rail_release(fr_rndv_rails(), target.region);
+    fr_staging_return(&target.lease);
     finish();
     CHECK(lent() == 0);
 }
@@ -480,14 +482,14 @@ static void test_receiver(void)
 static void test_left(void)
 {
     struct fr_rndv_entry back;
-    struct place place;
+    struct target target;
     start();
     for (int late = 0; late <= 1; late++) {
-        struct fr_rndv_rail_put_request *asked = ask_other(&place);
-        CHECK(!fr_rndv_rail_put_recv_end(asked, &place.lease, place.region));
-        CHECK(place.lease.address == NULL && lent() > 0 && fr_rndv_rail_put_recv_owes(OTHER));
+        struct fr_rndv_rail_put_request *request = ask_other(&target);
+        CHECK(!fr_rndv_rail_put_recv_end(request, &target.lease, target.region));
+        CHECK(target.lease.address == NULL && lent() > 0 && fr_rndv_rail_put_recv_owes(OTHER));
         CHECK(!fr_rndv_rail_put_recv_owes(0));
-        CHECK(hear(FR_CONTROL_WRITE, &back) && back.place.key.bytes == 0 && is_quiet());
+        CHECK(hear(FR_CONTROL_WRITE, &back) && back.location.key.bytes == 0 && is_quiet());
         CHECK(back.number == incoming.number && back.index == 9);
         say(FR_CONTROL_WRITTEN, incoming.number, OTHER, FRAGMENT, false);
         say(FR_CONTROL_WRITTEN_ALL, incoming.number, 0, 0, false);
@@ -505,12 +507,12 @@ static void test_left_for_good(void)
 {
     struct fr_rndv_entry back;
     for (int first = 0; first <= 1; first++) {
-        struct place place;
+        struct target target;
         start();
-        struct fr_rndv_rail_put_request *asked = ask_other(&place);
+        struct fr_rndv_rail_put_request *request = ask_other(&target);
         if (first)
             say(FR_CONTROL_WRITTEN_ALL, incoming.number, OTHER, FRAGMENT, true);
-        CHECK(!fr_rndv_rail_put_recv_end(asked, &place.lease, place.region));
+        CHECK(!fr_rndv_rail_put_recv_end(request, &target.lease, target.region));
         CHECK(hear(FR_CONTROL_WRITE, &back) == !first, "what is over is not taken back");
         if (!first)
             say(FR_CONTROL_WRITTEN_ALL, incoming.number, OTHER, FRAGMENT, true);
@@ -523,15 +525,15 @@ static void test_left_for_good(void)
 // A request for which there is no room is none.
 static void test_not_asked(void)
 {
-    struct place place;
+    struct target target;
     start();
-    CHECK(fr_staging_borrow(BYTES, &place.lease) == FR_OK);
-    place.region = register_with(fr_rndv_rails(), place.lease.address, BYTES, 99, FR_RAIL_HOST);
+    CHECK(fr_staging_borrow(BYTES, &target.lease) == FR_OK);
+    target.region = register_with(fr_rndv_rails(), target.lease.address, BYTES, 99, FR_RAIL_HOST);
     has_room = false;
-    CHECK(fr_rndv_rail_put_recv_ask(&incoming, place.region, 0) == NULL && served == 0);
+    CHECK(fr_rndv_rail_put_recv_ask(&incoming, target.region, 0) == NULL && served == 0);
     has_room = true;
-    fr_rail_release(fr_rndv_rails(), place.region);
-    fr_staging_return(&place.lease);
+    fr_rail_release(fr_rndv_rails(), target.region);
+    fr_staging_return(&target.lease);
     finish();
 }
 

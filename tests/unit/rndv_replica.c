@@ -34,7 +34,7 @@ static struct fr_rndv_entry entry_of(uint64_t number, int tag, uint64_t comm, ui
                                   .comm = comm,
                                   .tag = tag,
                                   .index = (uint32_t)number % FR_RNDV_SLOTS,
-                                  .place = host_place(seed)};
+                                  .location = host_location(seed)};
 }
 
 static void tell(int from, enum fr_job_control_kind kind, struct fr_rndv_entry entry)
@@ -105,7 +105,7 @@ static void check_closed(void)
     tell(1, FR_CONTROL_PLAIN, entry_of(0, 1, 1, 1));
     CHECK(find(1, 1, FR_SCHEME_NONE, &incoming) == FR_ERR_NOT_FOUND);
     CHECK(!fr_rndv_replica_take(1, FR_SLOT_ONE, false));
-    CHECK(!fr_rndv_replica_has_told_all(1));
+    CHECK(!fr_rndv_replica_assumes_plain(1));
 }
 
 static void check_life(void)
@@ -131,11 +131,11 @@ static void check_life(void)
 
     // Refused, it comes again by another scheme.
     struct fr_rndv_entry again = entry_of(1, 5, 1, 12);
-    again.place.scheme = FR_SCHEME_PIPELINE;
+    again.location.scheme = FR_SCHEME_PIPELINE;
     CHECK(find(1, 1, FR_SCHEME_GET, &incoming) == FR_ERR_NOT_FOUND);
     tell(1, FR_CONTROL_RTS, again);
     CHECK(find(1, 1, FR_SCHEME_GET, &incoming) == FR_OK);
-    CHECK(incoming.place.scheme == FR_SCHEME_PIPELINE && incoming.place.address == 12 &&
+    CHECK(incoming.location.scheme == FR_SCHEME_PIPELINE && incoming.location.address == 12 &&
           incoming.ready == 13);
     CHECK(!fr_rndv_incoming_is_short(&incoming));
     CHECK(find(1, 1, FR_SCHEME_PIPELINE, &incoming) == FR_ERR_NOT_FOUND);
@@ -205,7 +205,7 @@ static void visit(int from, unsigned index)
 static void check_visit(void)
 {
     struct fr_rndv_entry entry = entry_of(30, 1, 1, 1);
-    entry.place.scheme = FR_SCHEME_PIPELINE;
+    entry.location.scheme = FR_SCHEME_PIPELINE;
     tell(2, FR_CONTROL_RTS, entry);
     fr_rndv_replica_visit(visit);
     CHECK(visited == 2030, "%u", visited);
@@ -363,9 +363,9 @@ static void run_withdrawn(void)
 static struct host_message copy_to_other(uint64_t seed, struct fr_rndv_entry *entry)
 {
     const struct fr_rndv_address address = {.to = 1, .tag = 5, .comm = 1};
-    const struct fr_rndv_place place = host_place(seed);
+    const struct fr_rndv_location location = host_location(seed);
     struct host_message message;
-    CHECK(fr_rndv_ledger_advertise(&address, false, host_sizes(seed), seed + 1, &place, NULL,
+    CHECK(fr_rndv_ledger_advertise(&address, false, host_sizes(seed), seed + 1, &location, NULL,
                                    &message.index, &message.number) == FR_OK);
     host_write_rts(&message, host_bytes(seed), true);
     *entry = entry_of(message.number / FR_SLOT_ONE, 5, 1, seed);
@@ -389,8 +389,8 @@ static void send_nonsense(const struct host_message *message)
     struct fr_rndv_entry entry = {.number = message->number, .ready = 99};
     unsigned char data[FR_CONTROL_BYTES] = {0};
     memcpy(data, &entry, sizeof(entry));
-    CHECK(
-        fr_job_control_send(1, FR_CONTROL_READY, data, offsetof(struct fr_rndv_entry, place) - 1));
+    CHECK(fr_job_control_send(1, FR_CONTROL_READY, data,
+                              offsetof(struct fr_rndv_entry, location) - 1));
     CHECK(fr_job_control_send(1, FR_CONTROL_WITHDRAWN, data, 0));
     CHECK(fr_job_control_send(1, (enum fr_job_control_kind)99, data, sizeof(entry)));
 }
@@ -405,8 +405,8 @@ static void run_sender(void)
     entry.ready = host_bytes(10);
     CHECK(fr_rndv_tell(1, FR_CONTROL_READY, &entry, true));
     await_state(&message, FR_RNDV_REFUSED);
-    entry.place = host_place(11);
-    entry.place.scheme = FR_SCHEME_PIPELINE;
+    entry.location = host_location(11);
+    entry.location.scheme = FR_SCHEME_PIPELINE;
     CHECK(fr_rndv_tell(1, FR_CONTROL_RTS, &entry, true));
     CHECK(fr_rndv_slot_change(fr_rndv_ledger_slot(message.index), message.number, FR_RNDV_REFUSED,
                               FR_RNDV_ADVERTISED));
@@ -476,12 +476,12 @@ static void run_receiver(void)
         fr_rndv_progress(NULL);
         fr_rndv_incoming_refresh(&incoming);
     }
-    const unsigned refused = incoming.place.scheme;
+    const unsigned refused = incoming.location.scheme;
     CHECK(fr_rndv_incoming_refuse(&incoming) == FR_OK);
     while ((status = fr_rndv_incoming_begin_again(&incoming, refused)) == FR_ERR_NOT_FOUND)
         fr_rndv_progress(NULL);
     CHECK(status == FR_OK);
-    CHECK(incoming.place.scheme == FR_SCHEME_PIPELINE && incoming.place.address == 11);
+    CHECK(incoming.location.scheme == FR_SCHEME_PIPELINE && incoming.location.address == 11);
     CHECK(answer(0, 5, 1) == FR_RNDV_UNKNOWN, "being received another way");
     fr_rndv_incoming_end(&incoming, true);
 
@@ -553,8 +553,8 @@ static struct fr_rndv_entry take_plain(void)
     struct fr_job_control_message message;
     struct fr_rndv_entry entry = {.number = 0};
     CHECK(fr_job_control_take(&message) && message.kind == FR_CONTROL_PLAIN && message.from == 0);
-    CHECK(message.bytes == offsetof(struct fr_rndv_entry, place));
-    memcpy(&entry, message.data, offsetof(struct fr_rndv_entry, place));
+    CHECK(message.bytes == offsetof(struct fr_rndv_entry, location));
+    memcpy(&entry, message.data, offsetof(struct fr_rndv_entry, location));
     fr_rndv_replica_handle(0, FR_CONTROL_PLAIN, &entry);
     return entry;
 }
@@ -567,7 +567,7 @@ static void mark_many(void)
         mark(tag, true);
         CHECK(is_marked(tag) && host_could(1, tag, 2) == FR_ERR_UNSUPPORTED);
     }
-    CHECK(!is_marked(TOLD) && !fr_rndv_replica_has_told_all(1));
+    CHECK(!is_marked(TOLD) && !fr_rndv_replica_assumes_plain(1));
     process_meet();
     process_meet();
     mark(0, false);
@@ -611,8 +611,8 @@ static void run_plain_memory(void)
         allocations_left = 0;
         mark(1, false);
         allocations_left = INT32_MAX;
-        CHECK(is_marked(1) && is_marked(2) && fr_rndv_replica_has_told_all(1));
-        CHECK(!fr_rndv_replica_has_told_all(0));
+        CHECK(is_marked(1) && is_marked(2) && fr_rndv_replica_assumes_plain(1));
+        CHECK(!fr_rndv_replica_assumes_plain(0));
         const struct fr_rndv_address address = address_of(2);
         CHECK(!fr_rndv_ledger_is_closed_to(&address, FR_RNDV_RTS_BYTES), "which marks nothing");
         process_meet();

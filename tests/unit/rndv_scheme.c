@@ -32,14 +32,14 @@ bool __wrap_fr_job_control_is_alive(int rank)
 // ---- the scheme
 
 static enum fr_status inline_start(struct fr_rndv_send *send, const struct fr_policy_message *facts,
-                                   struct fr_rndv_place *place, uint64_t *ready)
+                                   struct fr_rndv_location *location, uint64_t *ready)
 {
     (void)facts;
     starts++;
     if (send->bytes > ROOM)
         return FR_ERR_LIMIT;
-    memcpy(&place->handle, (const void *)send->view.base, send->bytes);
-    place->address = 0;
+    memcpy(&location->handle, (const void *)send->view.base, send->bytes);
+    location->address = 0;
     *ready = 0;
     return FR_OK;
 }
@@ -91,7 +91,7 @@ static bool inline_pull(struct fr_rndv_recv **recvs, size_t count)
         fr_rndv_incoming_refresh(incoming);
         size_t ready = incoming->ready < bytes ? (size_t)incoming->ready : bytes;
         memcpy((char *)recvs[i]->view->base + pull->done,
-               (const char *)&incoming->place.handle + pull->done, ready - pull->done);
+               (const char *)&incoming->location.handle + pull->done, ready - pull->done);
         pull->done = ready;
         over = over && (pull->done == bytes || recvs[i]->status != FR_OK);
     }
@@ -399,12 +399,12 @@ static void receive_refused(void)
     struct fr_rndv_recv recv = {.view = &buffer.view, .incoming = &incoming};
     refuses = true;
     fr_rndv_receive_begin(&recv);
-    CHECK(recv.asked && recv.status == FR_OK, "waits for nobody");
-    CHECK(!fr_rndv_receive_poll(&recv, 1) && recv.asked);
+    CHECK(recv.retrying && recv.status == FR_OK, "waits for nobody");
+    CHECK(!fr_rndv_receive_poll(&recv, 1) && recv.retrying);
     process_meet();
     fr_rndv_receive_finish(&recv);
     refuses = false;
-    CHECK(recv.status != FR_OK && recv.state == NULL && !recv.asked);
+    CHECK(recv.status != FR_OK && recv.state == NULL && !recv.retrying);
     for (size_t i = 0; i < sizeof(buffer.bytes); i++)
         CHECK(buffer.bytes[i] == 0x5a, "byte %zu", i);
     process_meet();
@@ -442,10 +442,10 @@ static void receive_a_part(void)
 static void send_fragments(void)
 {
     const struct fr_rndv_address address = {.to = 1, .tag = 17, .comm = 1};
-    struct fr_rndv_place place = host_place(5);
+    struct fr_rndv_location location = host_location(5);
     struct host_message message;
-    place.scheme = FR_SCHEME_PIPELINE;
-    CHECK(fr_rndv_ledger_advertise(&address, true, host_sizes(5), host_bytes(5), &place, NULL,
+    location.scheme = FR_SCHEME_PIPELINE;
+    CHECK(fr_rndv_ledger_advertise(&address, true, host_sizes(5), host_bytes(5), &location, NULL,
                                    &message.index, &message.number) == FR_OK);
     host_write_rts(&message, host_bytes(5), false);
     process_say(1, message.rts, sizeof(message.rts));

@@ -67,7 +67,7 @@ enum { MEETINGS = 20000 };
 
 static atomic_bool is_over;
 
-// Each message of tag 1 has an even size, each of tag 2, in the same place, an odd one.
+// Each message of tag 1 has an even size, each of tag 2, in the same slot, an odd one.
 static void *glance(void *cookie)
 {
     atomic_uint *seen = cookie;
@@ -85,7 +85,7 @@ static void *glance(void *cookie)
     return NULL;
 }
 
-// A thread that looks while another one enters messages into the same place and takes them out.
+// A thread that looks while another one enters messages into the same slot and takes them out.
 static void run_glances(void)
 {
     atomic_uint seen = 0;
@@ -94,12 +94,12 @@ static void run_glances(void)
     CHECK(pthread_create(&thread, NULL, glance, &seen) == 0);
     for (unsigned i = 0; (i < MEETINGS || seen == 0) && check_failures == 0; i++) {
         const struct fr_rndv_address address = {.to = 0, .tag = 1 + (int)(i % 2), .comm = 1};
-        const struct fr_rndv_place place = {.scheme = FR_SCHEME_GET};
+        const struct fr_rndv_location location = {.scheme = FR_SCHEME_GET};
         uint64_t bytes = 100 + 2 * (uint64_t)i + i % 2, number;
         unsigned index;
         CHECK(fr_rndv_ledger_advertise(&address, true, FR_SLOT_SIZES(bytes, HOST_LENGTH), bytes,
-                                       &place, NULL, &index, &number) == FR_OK);
-        CHECK(index == 0, "another place");
+                                       &location, NULL, &index, &number) == FR_OK);
+        CHECK(index == 0, "another slot");
         if (i % 512 == 0)
             sched_yield();
         fr_rndv_ledger_free(index, true);

@@ -18,8 +18,8 @@ struct fr_rndv_key {
     unsigned char data[172]; // the description
 };
 
-// The place where the bytes of a message wait. Plain bytes.
-struct fr_rndv_place {
+// Where the bytes of a message wait, and the scheme by which they move. Plain bytes.
+struct fr_rndv_location {
     uint64_t address; // in the sender's address space
     uint32_t scheme;  // enum fr_policy_scheme
     uint32_t shift;   // fragments but the last have two to the power of that bytes
@@ -38,9 +38,10 @@ struct fr_rndv_incoming {
     uint64_t number;           // tells the message from all others of the sender
     int from;                  // rank in MPI_COMM_WORLD
     uint64_t bytes;
-    unsigned index;             // in the sender's ledger
-    struct fr_rndv_place place; // the scheme as the RTS says; all of it once the receiver has begun
-    uint64_t ready;             // bytes that are there; valid once the receiver has begun
+    unsigned index; // in the sender's ledger
+    struct fr_rndv_location
+        location;   // the scheme as the RTS says; all of it once the receiver has begun
+    uint64_t ready; // bytes that are there; valid once the receiver has begun
 };
 
 // The first bytes of every RTS of the job. Written in MPI_Init.
@@ -56,7 +57,7 @@ static inline bool fr_rndv_begins_rts(const void *data)
 }
 
 // Returns whether `data` are an RTS for this process whose message waits to be received. Fills
-// `incoming`; of `place` it sets the scheme alone, and it leaves `ready`.
+// `incoming`; of `location` it sets the scheme alone, and it leaves `ready`.
 bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
                            struct fr_rndv_incoming *incoming);
 

@@ -18,12 +18,12 @@ struct fr_rndv_recv {
     const struct fr_rndv_recv *before; // the one that has begun before it, while several begin; or
                                        // NULL. They can share what they hold
     int64_t looked_ns;                 // when the sender was last known to live
-    int64_t asked_ns;                  // when the sender was asked for another scheme
+    int64_t retry_ns;                  // when the sender was asked for another scheme
     size_t come;                       // fragments that have come, where there are any
     unsigned heard;                    // fragments of this sender that had come at the last look
     int64_t silent_ns;                 // for how long none has come while this process looked
     unsigned refused;                  // the scheme that the sender was asked to replace
-    bool asked;                        // it has not done so yet
+    bool retrying;                     // it has not done so yet
     bool untouched;                    // it has failed before any byte came: another scheme may do
     bool on_device;                    // NICs write the bytes to device memory
     bool waits;                        // the caller waits for it, and does nothing else
