@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum {
     LINE_BYTES = 64,
@@ -25,12 +24,15 @@ static size_t round_up(size_t bytes)
     return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 }
 
-// Moves pieces by the slab's device. Kernels are faster; where one fails, the copy engines do it.
-static enum fr_status move(struct fr_coll_slab *slab, size_t count)
+// Moves pieces by the slab's device, from or to the host memory of a place. Kernels are faster, but
+// need it to be page-locked; where one fails, the copy engines do it.
+static enum fr_status move(struct fr_coll_slab *slab, size_t count, const unsigned char *host)
 {
     static const enum fr_device_engine engines[] = {FR_ENGINE_SM, FR_ENGINE_CE};
+    const size_t place = (size_t)(host - slab->memory->host) / slab->memory->host_bytes;
     enum fr_status status = FR_ERR_DEVICE;
-    for (size_t i = 0; i < FR_ARRAY_LENGTH(engines) && status != FR_OK; i++) {
+    size_t i = fr_coll_slab_host_is_locked(slab, (unsigned)place) ? 0 : 1;
+    for (; i < FR_ARRAY_LENGTH(engines) && status != FR_OK; i++) {
         struct fr_device_work work;
         fr_device_push_begin(&slab->range, slab->pieces, count, engines[i], 0, FR_ORIGIN_OWN,
                              &work);
@@ -46,7 +48,7 @@ enum fr_status fr_coll_slab_copy_in(struct fr_coll_slab *slab, size_t offset, si
         .src = slab->at + offset,
         .bytes = bytes,
     };
-    return move(slab, 1);
+    return move(slab, 1, slab->mirror);
 }
 
 size_t fr_coll_slab_chunk_bytes(const struct fr_coll_slab *slab)
@@ -91,7 +93,7 @@ enum fr_status fr_coll_slab_store(struct fr_coll_slab *slab, const void *from, s
             .bytes = bytes,
         };
     }
-    return move(slab, (size_t)slab->size);
+    return move(slab, (size_t)slab->size, from);
 }
 
 // Threads that have no context, or another one, go on with the rounds of a part.
@@ -130,7 +132,7 @@ static enum fr_status clear(struct fr_coll_slab *slab)
         const uint64_t at = slab->at + part * slab->part_bytes;
         slab->pieces[0] = clear_range(slab, at, 0, slab->posts_offset);
         slab->pieces[1] = clear_range(slab, at, slab->control_offset, slab->bytes);
-        status = move(slab, 2);
+        status = move(slab, 2, slab->mirror);
     }
     return status;
 }
@@ -167,6 +169,7 @@ static void drop_memory(struct fr_coll_slab_memory *memory)
         if (mapped) // nobody else wants it
             fr_ipc_forget_buffer(&memory->handles[rank].owner, memory->handles[rank].buffer_id);
     }
+    fr_coll_slab_host_free(memory);
     fr_device_memory_destroy(&memory->own);
     for (unsigned place = 0; place < FR_COLL_SLAB_PARTS; place++)
         free(memory->last[place].members);
@@ -204,7 +207,8 @@ static struct fr_coll_slab *make_first(int rank, int size, size_t post_bytes)
     slab->memory = make_memory(size);
     if (slab->memory)
         lay_out(slab, post_bytes);
-    if (slab->memory && fr_coll_slab_part_allocate(slab) == FR_OK)
+    if (slab->memory && fr_coll_slab_part_allocate(slab) == FR_OK &&
+        fr_coll_slab_host_allocate(slab) == FR_OK)
         return slab;
     fr_coll_slab_close(slab, false);
     return NULL;
@@ -219,6 +223,7 @@ enum fr_status fr_coll_slab_make(int device, int rank, int size, size_t post_byt
     struct fr_coll_slab_memory *memory = slab->memory;
     for (int i = 0; i < size; i++)
         slab->members[i] = i;
+    fr_coll_slab_host_lock(slab);
     enum fr_status status =
         fr_device_memory_create(device, memory->parts * slab->part_bytes, &memory->own);
     slab->at = memory->own.address;
@@ -258,10 +263,6 @@ void fr_coll_slab_close(struct fr_coll_slab *slab, bool tells)
         return;
     fr_coll_slab_rest(slab);
     fr_coll_slab_part_leave(slab, tells);
-    if (slab->page_locked)
-        fr_device_host_unregister(slab->mirror);
-    if (slab->mirror)
-        munmap(slab->mirror, slab->host_bytes);
     drop_memory(slab->memory);
     free(slab->members);
     free(slab->addresses);

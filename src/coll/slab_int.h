@@ -6,8 +6,10 @@
 // the rank's own chunks, which the others read. A part of few ranks has room as for all of the
 // slab, so that words of one use never stand where another use has posts.
 //
-// Page-locked host memory mirrors what was read of the rank's own part, but for the chunks. It also
-// holds what this rank posts until the device has it.
+// Host memory mirrors what was read of the rank's own part, but for the chunks. It also holds what
+// this rank posts until the device has it. Each place has its own, which is page-locked when a part
+// first posts there, and stays so for later parts. So parts that are never used cost none. Where it
+// cannot be page-locked, copy engines do what kernels would.
 //
 // A rank overwrites what it posted FR_COLL_SLAB_DEPTH rounds before, so all ranks must have read
 // that. A rank that has posted for the round after it has read it.
@@ -24,10 +26,13 @@ struct fr_coll_slab_memory {
     struct fr_device_memory own;     // the slab that others post to
     struct fr_ipc_mapping *mappings; // by rank of those, as the next ones
     struct fr_ipc_handle *handles;
-    uint64_t *addresses; // of all slabs, where this device sees them
-    struct fr_lock lock; // guards the next two
-    uint32_t busy;       // a bit for each place that this rank uses or offers
-    uint32_t uses;       // at least the number of each use of a place
+    uint64_t *addresses;     // of all slabs, where this device sees them
+    unsigned char *host;     // host memory of all places; NULL: none yet
+    size_t host_bytes;       // of one place, whole pages
+    _Atomic uint32_t locked; // a bit for each place whose host memory is page-locked
+    struct fr_lock lock;     // guards the next two
+    uint32_t busy;           // a bit for each place that this rank uses or offers
+    uint32_t uses;           // at least the number of each use of a place
     // The last use of each place, once this rank has left it. The others may store there until they
     // have left it too. Belongs to who has made the place busy.
     struct fr_coll_slab_use {
@@ -60,18 +65,17 @@ struct fr_coll_slab {
     struct fr_device_push_piece *pieces; // scratch, one a rank
     unsigned char *mirror;               // laid out as the part
     unsigned char *posting;              // this rank's posts, [round % depth], then their words
-    size_t host_bytes;                   // of mirror and posting
-    bool page_locked;
-    bool has_kernels;                 // as far as is known
-    bool shares;                      // some ranks use the same device
-    struct fr_device_barrier barrier; // of the round after `posted`, while it is under way
-    uint64_t first;                   // the rounds of this use of the part follow this one
-    uint64_t posted;                  // last round of this rank
-    size_t posted_bytes;              // of its post
-    uint64_t given;                   // last round for which all ranks have this rank's post
-    uint64_t complete;                // all ranks are known to have posted up to here
-    uint64_t wanted;                  // last round whose posts were asked for
-    uint64_t taken;                   // last round whose posts are all in the mirror
+    bool is_ready;                       // it was tried to page-lock these
+    bool has_kernels;                    // as far as is known
+    bool shares;                         // some ranks use the same device
+    struct fr_device_barrier barrier;    // of the round after `posted`, while it is under way
+    uint64_t first;                      // the rounds of this use of the part follow this one
+    uint64_t posted;                     // last round of this rank
+    size_t posted_bytes;                 // of its post
+    uint64_t given;                      // last round for which all ranks have this rank's post
+    uint64_t complete;                   // all ranks are known to have posted up to here
+    uint64_t wanted;                     // last round whose posts were asked for
+    uint64_t taken;                      // last round whose posts are all in the mirror
 };
 
 enum { FR_COLL_SLAB_CHUNKS = 2 }; // of a rank, which it publishes in turn
@@ -88,8 +92,21 @@ FR_MUST_CHECK enum fr_status fr_coll_slab_store(struct fr_coll_slab *slab, const
 FR_MUST_CHECK enum fr_status fr_coll_slab_copy(const struct fr_coll_slab *slab, uint64_t to,
                                                uint64_t from, size_t bytes);
 
-// Allocates what each part has of its own, and page-locks what the device reaches.
+// Allocates what each part has of its own.
 FR_MUST_CHECK enum fr_status fr_coll_slab_part_allocate(struct fr_coll_slab *slab);
+
+// Allocates host memory for all places. It takes room once it is used.
+FR_MUST_CHECK enum fr_status fr_coll_slab_host_allocate(struct fr_coll_slab *slab);
+void fr_coll_slab_host_free(struct fr_coll_slab_memory *memory);
+
+// Page-locks the host memory of a part, unless this was tried before.
+void fr_coll_slab_host_lock(struct fr_coll_slab *slab);
+
+static inline bool fr_coll_slab_host_is_locked(const struct fr_coll_slab *slab, unsigned place)
+{
+    const _Atomic uint32_t *locked = &slab->memory->locked;
+    return atomic_load_explicit(locked, memory_order_relaxed) & UINT32_C(1) << place;
+}
 
 // Notes whether some ranks of a part use the same device.
 void fr_coll_slab_part_compare(struct fr_coll_slab *slab);

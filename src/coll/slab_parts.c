@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum {
     LINE_BYTES = 64,
@@ -25,22 +26,62 @@ enum {
 enum fr_status fr_coll_slab_part_allocate(struct fr_coll_slab *slab)
 {
     const size_t n = (size_t)slab->size;
-    const size_t posting_bytes = DEPTH * (slab->slot_bytes + sizeof(uint64_t));
     slab->members = calloc(n, sizeof(*slab->members));
     slab->addresses = calloc(n, sizeof(*slab->addresses));
     slab->pieces = calloc(n, sizeof(*slab->pieces));
-    slab->host_bytes = slab->bytes + (posting_bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-    void *memory =
-        mmap(NULL, slab->host_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        return FR_ERR_NO_MEMORY;
-    slab->mirror = memory;
+    return slab->members && slab->addresses && slab->pieces ? FR_OK : FR_ERR_NO_MEMORY;
+}
+
+// Bytes of this rank's posts and their words, in whole lines. Behind them, at place 0, are the
+// words that this rank has left a place, one for each.
+static size_t posting_bytes(const struct fr_coll_slab *slab)
+{
+    const size_t bytes = DEPTH * (slab->slot_bytes + sizeof(uint64_t));
+    return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+}
+
+// Has a part use the host memory of a place.
+static void take_host(struct fr_coll_slab *slab, unsigned place)
+{
+    slab->mirror = slab->memory->host + place * slab->memory->host_bytes;
     slab->posting = slab->mirror + slab->bytes;
-    if (!slab->members || !slab->addresses || !slab->pieces)
+    slab->is_ready = false;
+}
+
+enum fr_status fr_coll_slab_host_allocate(struct fr_coll_slab *slab)
+{
+    struct fr_coll_slab_memory *memory = slab->memory;
+    const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t bytes = slab->bytes + posting_bytes(slab) + FR_COLL_SLAB_PARTS * sizeof(uint64_t);
+    memory->host_bytes = (bytes + page_bytes - 1) / page_bytes * page_bytes;
+    void *host = mmap(NULL, memory->parts * memory->host_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (host == MAP_FAILED)
         return FR_ERR_NO_MEMORY;
-    enum fr_status status = fr_device_host_register(slab->mirror, slab->host_bytes);
-    slab->page_locked = status == FR_OK;
-    return status;
+    memory->host = host;
+    take_host(slab, 0);
+    return FR_OK;
+}
+
+void fr_coll_slab_host_free(struct fr_coll_slab_memory *memory)
+{
+    for (unsigned place = 0; place < memory->parts; place++) {
+        if (memory->locked & UINT32_C(1) << place)
+            fr_device_host_unregister(memory->host + place * memory->host_bytes);
+    }
+    if (memory->host)
+        munmap(memory->host, memory->parts * memory->host_bytes);
+}
+
+void fr_coll_slab_host_lock(struct fr_coll_slab *slab)
+{
+    struct fr_coll_slab_memory *memory = slab->memory;
+    if (slab->is_ready)
+        return;
+    slab->is_ready = true;
+    if (!fr_coll_slab_host_is_locked(slab, slab->place) &&
+        fr_device_host_register(slab->mirror, memory->host_bytes) == FR_OK)
+        atomic_fetch_or(&memory->locked, UINT32_C(1) << slab->place);
 }
 
 void fr_coll_slab_part_compare(struct fr_coll_slab *slab)
@@ -74,9 +115,8 @@ struct fr_coll_slab *fr_coll_slab_part_new(const struct fr_coll_slab *other, con
     part->rank = rank;
     part->size = size;
     part->is_placed = false;
-    part->page_locked = false;
+    part->has_kernels = true;
     part->barrier.stream = NULL;
-    part->mirror = NULL;
     atomic_fetch_add(&part->memory->open, 1);
     if (fr_coll_slab_part_allocate(part) != FR_OK) {
         fr_coll_slab_close(part, false);
@@ -95,6 +135,7 @@ void fr_coll_slab_part_place(struct fr_coll_slab *part, unsigned place, uint64_t
     part->place = place;
     part->is_placed = true;
     part->at = memory->own.address + offset;
+    take_host(part, place);
     for (int rank = 0; rank < part->size; rank++)
         part->addresses[rank] = memory->addresses[part->members[rank]] + offset;
     part->first = part->posted = part->given = part->complete = part->wanted = part->taken = first;
@@ -107,7 +148,8 @@ void fr_coll_slab_part_place(struct fr_coll_slab *part, unsigned place, uint64_t
 // Says to all ranks of a part that this one has left it.
 static void tell(struct fr_coll_slab *slab, uint64_t word)
 {
-    uint64_t *from = (uint64_t *)(void *)slab->posting;
+    unsigned char *words = slab->memory->host + slab->bytes + posting_bytes(slab);
+    uint64_t *from = (uint64_t *)(void *)words + slab->place;
     *from = word;
     if (fr_coll_slab_store(slab, from, slab->left_offset + (size_t)slab->rank * sizeof(uint64_t),
                            sizeof(uint64_t)) != FR_OK)

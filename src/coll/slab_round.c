@@ -206,7 +206,7 @@ static enum fr_status run_kernel(struct fr_coll_slab *slab, const struct fr_roun
                                  const struct fr_device_move *move, bool is_queued, bool *over,
                                  unsigned *how)
 {
-    if (!slab->has_kernels)
+    if (!slab->has_kernels || !fr_coll_slab_host_is_locked(slab, slab->place))
         return FR_ERR_UNSUPPORTED;
     enum fr_status status =
         fr_device_barrier_begin(&slab->range, round, slab->addresses, move, &slab->barrier);
@@ -309,6 +309,7 @@ enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round,
     *done = FR_COLL_SLAB_POSTED;
     if (!is_under_way(slab) && !prepare(slab, round, post))
         return FR_ERR_INVALID;
+    fr_coll_slab_host_lock(slab);
     enum fr_status status = run_post(slab, round, post, posted, &how);
     if (status != FR_OK || !*posted)
         return status;

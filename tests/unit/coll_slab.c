@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Agreement in device memory: rounds between processes with random delays, by kernels and by
 // copies, with devices of their own and one together; bytes moved in between; ranks that run ahead,
-// come late, or never.
+// come late, or never, or have no page-locked memory.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
 #include "fabrail/coll/slab.h"
 
+#include "../sim/calls.h"
 #include "ipc_pair.h"
 
+#include <dlfcn.h>
 #include <sched.h>
 #include <string.h>
 
@@ -136,12 +138,10 @@ static void check_round(const struct fr_coll_slab *slab, uint64_t round)
 }
 
 // In every seventh round each rank posts and goes on.
-static void run_rounds(void)
+static void use_slab(struct fr_coll_slab *slab, uint64_t rounds)
 {
-    const uint64_t rounds = 1000 / check_step();
     unsigned char post[POST_BYTES];
     uint64_t state = 7 + (uint64_t)process_rank;
-    struct fr_coll_slab *slab = open_all();
     for (uint64_t round = 1; round <= rounds && check_failures == 0; round++) {
         const struct fr_coll_post own = {
             .data = post,
@@ -154,6 +154,12 @@ static void run_rounds(void)
         if (own.meets)
             check_round(slab, round);
     }
+}
+
+static void run_rounds(void)
+{
+    struct fr_coll_slab *slab = open_all();
+    use_slab(slab, 1000 / check_step());
     close_all(slab);
 }
 
@@ -265,6 +271,65 @@ static void run_leaving(void)
     fr_coll_slab_close(slab, true); // before its other parts
     fr_coll_slab_close(other, true);
     close_all(third);
+}
+
+static const char locks[] = "cuMemHostRegister_v2";
+
+// Finds a function of the simulated driver. Skips the case with another one.
+static void *find_in_driver(const char *name)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    void *found = driver ? dlsym(driver, name) : NULL;
+    if (!found)
+        pair_skip("wants the simulated driver");
+    return found;
+}
+
+// A part that is never used page-locks nothing, and later parts at a place need not do so again.
+static void run_unused(void)
+{
+    frsim_calls_fn *calls = NULL;
+    struct fr_coll_slab *slab = open_all();
+    *(void **)&calls = find_in_driver("frsim_calls");
+    const unsigned long before = calls(locks);
+    for (int use = 0; use < 4; use++) {
+        struct fr_coll_slab *part = open_part(slab, process_count);
+        if (use >= 2)
+            use_part(part, process_count, 3);
+        process_meet();
+        fr_coll_slab_close(part, true);
+        const unsigned long locked = calls(locks) - before;
+        CHECK(locked == (use < 2 ? 0 : 1), "%lu after use %d", locked, use);
+        process_meet();
+    }
+    close_all(slab);
+}
+
+// Has the next try of rank 1 to page-lock memory fail.
+static void refuse_lock(void)
+{
+    CUcontext context = NULL;
+    frsim_fail_fn *fail = NULL;
+    if (!driver_load() || !driver_start(&context))
+        exit(CHECK_SKIP);
+    *(void **)&fail = find_in_driver("frsim_fail");
+    if (process_rank == 1)
+        fail(locks, 1, CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+// Rank 1 can page-lock nothing for its slab and for a part of it. It takes part all the same.
+static void run_pageable(void)
+{
+    enum { ROUNDS = 40 };
+    refuse_lock();
+    struct fr_coll_slab *slab = open_all();
+    refuse_lock();
+    struct fr_coll_slab *part = open_part(slab, process_count);
+    use_part(part, process_count, ROUNDS);
+    use_slab(slab, ROUNDS);
+    process_meet();
+    fr_coll_slab_close(part, true);
+    close_all(slab);
 }
 
 // A place serves one part at a time, and pairs leave some places for single parts.
@@ -510,6 +575,8 @@ static const struct process_case cases[] = {
     {.name = "parts", .count = 3, .run = run_parts},
     {.name = "leaving", .count = 3, .run = run_leaving},
     {.name = "places", .count = 2, .run = run_places},
+    {.name = "unused", .count = 2, .run = run_unused},
+    {.name = "pageable", .count = 3, .run = run_pageable},
     {.name = "late", .count = 3, .run = run_late},
     {.name = "never", .count = 3, .run = run_never},
     {.name = NULL},
