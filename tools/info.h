@@ -123,8 +123,8 @@ int fr_info_probe_fabric(int count, char **gpus);
 // NICs, and what libfabric has on them.
 void fr_info_rails_find(struct fr_info_rails *rails, const struct fr_info_gpus *gpus);
 
-// Which paths messages of device memory take under this MPI (NULL: one that is not GPU-aware) with
-// the settings of this process. Returns their number.
+// Writes the paths that messages of device memory take under this MPI (NULL: one that is not
+// GPU-aware) with the settings of this process. Returns their number.
 enum { FR_INFO_MOST_PATHS = 8 };
 int fr_info_paths(const struct fr_info *info, const struct fr_info_mpi *mpi,
                   struct fr_info_path paths[FR_INFO_MOST_PATHS]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // fabrail info --settings: each setting with its value, its default, and where the value comes
-// from. And --check: what about this machine costs speed, and the command that mends it.
+// from. With --check: what costs speed on this machine, and the command that mends it.
 #include "config.h"
 
 #include "info.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a message of short blocks takes from the second GPU to the first: the first one reads them
+// The time of a message of short blocks from the second GPU to the first: the first one reads them
 // where they are, or the second one packs them while the first one's kernel waits at a gate. The
 // blocks have 8 bytes and stand 16 apart, so that NVLink carries as many bytes in vain.
 #include "config.h"

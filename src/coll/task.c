@@ -150,7 +150,7 @@ static bool decline(struct fr_coll_task *task)
     return end(task, FR_ERR_UNSUPPORTED);
 }
 
-// Ends the agreement. What was agreed on may have been moved by then, as planned.
+// Ends the agreement. The data that were agreed on may have been moved by then, as planned.
 static bool end_agreement(struct fr_coll_task *task, enum fr_status status)
 {
     struct fr_coll_team *team = task->team;

@@ -7,7 +7,7 @@
 #include "fabrail/core/list.h"
 #include "ipc/ipc_int.h"
 
-// What a mapping is of, and for whom.
+// The key of a mapping: the memory, and the device that maps it.
 struct fr_ipc_key {
     uint64_t owner; // cookie
     uint64_t buffer_id;

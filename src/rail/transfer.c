@@ -193,7 +193,7 @@ bool fr_rail_transfer_conclude(struct fr_rail_transfer *transfer)
     return true;
 }
 
-// That a write may still land counts for more than that it was cancelled.
+// A write that may still land is reported as such, even if it was cancelled.
 bool fr_rail_transfer_fail(struct fr_rail_transfer *transfer, enum fr_status status)
 {
     if (transfer->status == FR_OK ||

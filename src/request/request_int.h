@@ -144,8 +144,8 @@ void fr_request_begin_early(void);
 // Makes progress as fr_request_progress does, and begins to receive as fr_request_begin_early.
 void fr_request_begin_progress(void);
 
-// So many short messages are worth a launch of their own while others are being copied. Fewer are
-// copied together with those that come next.
+// The number of short messages that are worth a launch of their own while others are being copied.
+// Fewer are copied together with those that come next.
 enum { FR_REQUEST_WORTH_A_LAUNCH = 32 };
 
 extern _Atomic size_t fr_request_flying; // short arrivals under way

@@ -30,8 +30,8 @@ FR_MUST_CHECK enum fr_status fr_rma_far_update(struct fr_rma_window *window, int
 void fr_rma_far_describe(const struct fr_rma_update *update, struct fr_rma_head *head);
 
 // Begin what their names say as fr_rma_far_move and fr_rma_far_update do. Where data are more than
-// a message has, they go by rendezvous if they can. What does is counted for the report, which the
-// place describes.
+// a message has, they go by rendezvous if they can. Those that do are counted for the report, under
+// what `place` describes.
 FR_MUST_CHECK enum fr_status fr_rma_large_move(struct fr_rma_window *window,
                                                struct fr_rma_place *place,
                                                const struct fr_rma_target *target,

@@ -100,7 +100,7 @@ void fr_rma_large_disarm(struct fr_rma_large *large)
     large->disarmed = true;
 }
 
-// Ends a part of an access. What was disarmed has failed already.
+// Ends a part of an access. A part that was disarmed has failed already.
 static void end_part(struct fr_rma_large *large, enum fr_status status)
 {
     if (large->status == FR_OK)

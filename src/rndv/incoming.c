@@ -70,8 +70,8 @@ static bool is_rts(const unsigned char *data, struct fr_rndv_rts *rts)
            (rts->number & ~FR_SLOT_NUMBERS) == 0 && rts->bytes >= FR_RNDV_RTS_BYTES;
 }
 
-// Has the processor fetch what this process reads of a message when it begins to receive it. Of
-// many messages, all are read before any is begun.
+// Has the processor fetch what this process reads of a message when it begins to receive it. It
+// reads all of many messages before it begins any.
 static void prefetch(const struct fr_rndv_slot *slot)
 {
     const char *location = (const char *)&slot->location;

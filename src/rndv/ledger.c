@@ -332,8 +332,9 @@ static void enter_flow(struct flow *flow, size_t index) FR_REQUIRES(&ledger_lock
     own_slots[index] = (struct own_slot){.flow = flow, .announcing = true};
 }
 
-// Writes where a message is. Mostly the same memory holds many messages. What says so takes several
-// lines of the cache, which stay in the caches of both processes while nobody writes to them.
+// Writes where a message is. Mostly the same memory holds many messages. Its description takes
+// several lines of the cache, which stay in the caches of both processes while nobody writes to
+// them.
 static void write_location(struct fr_rndv_location *to, const struct fr_rndv_location *location)
 {
     enum { HEAD_BYTES = offsetof(struct fr_rndv_location, handle) };

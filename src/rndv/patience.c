@@ -129,8 +129,8 @@ static void begin_patience(struct fr_rndv_send *send, const struct look *look, i
     send->seen_begun = look->begun;
 }
 
-// Notes what the receiver has taken since the last look. What it takes of those before this message
-// begins patience anew.
+// Notes what the receiver has taken since the last look. Each earlier message that it takes begins
+// patience anew.
 static void note_taken(struct fr_rndv_send *send, const struct look *look, int64_t now)
 {
     if (look->taken == send->seen_taken)

@@ -225,8 +225,8 @@ static enum fr_status map(struct fr_rndv_pull *pull, const struct fr_rndv_recv *
     return fr_ipc_pin_beyond(handle, &user, &pull->mapping);
 }
 
-// Finds the gate at which a kernel can wait for the bytes. What the sender says of it must lie in
-// the memory that it offers.
+// Finds the gate at which a kernel can wait for the bytes. The gate must lie in the memory that the
+// sender offers.
 static void find_gate(struct fr_rndv_pull *pull, const struct fr_rndv_incoming *incoming)
 {
     enum { SPIN_NS = 100000 }; // several times what a kernel takes that has been launched already

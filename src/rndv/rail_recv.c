@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The receiver of scheme rail. It reads fragments over all rails, as far as they are ready, or asks
-// the sender to write them into its workspace alone. What does not come in that way it reads. A
-// message that cannot be read at all goes by scheme pipeline in the end. After the first byte a
-// failure is the message's.
+// the sender to write them into its workspace alone. It reads the fragments that do not come in
+// that way. A message that cannot be read at all goes by scheme pipeline in the end. After the
+// first byte a failure is the message's.
 #include "config.h"
 
 #include "rndv/rail_recv.h"

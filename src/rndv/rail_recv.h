@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the two sides of scheme rail share.
+// Declarations that the two sides of scheme rail share.
 #ifndef FR_RNDV_RAIL_RECV_H
 #define FR_RNDV_RAIL_RECV_H
 

@@ -40,7 +40,7 @@ FR_MUST_CHECK enum fr_status fr_rndv_stage_open_ring(struct fr_rndv_send *send, 
 void fr_rndv_stage_give_room(struct fr_rndv_send *send, size_t taken_bytes);
 
 // Gives up copies through a ring that have not begun, since the program gets its buffer back before
-// the receiver has taken all. What is left of the message goes empty.
+// the receiver has taken all. The rest of the message goes empty.
 void fr_rndv_stage_cut_ring(struct fr_rndv_send *send);
 
 // Returns where byte `first` of the message stands, packed.

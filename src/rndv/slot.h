@@ -52,10 +52,10 @@ struct fr_rndv_gate {
     uint32_t count; // 0: there is no gate
 };
 
-// One message in the ledger. Anybody may look at the atomic members while they change. What they
-// say is valid if the slot has the same number and is waiting before and after. The location
-// belongs to the sender while it writes or holds the slot, and to the receiver while it pulls. The
-// word is the first to be changed and the last to be written.
+// One message in the ledger. Anybody may look at the atomic members while they change. Their values
+// are valid if the slot has the same number and is waiting before and after. The location belongs
+// to the sender while it writes or holds the slot, and to the receiver while it pulls. The word is
+// the first to be changed and the last to be written.
 struct fr_rndv_slot {
     _Alignas(FR_CONTROL_LINE_BYTES) _Atomic uint64_t word;
     _Atomic uint64_t sizes; // low bits: bytes of the message; above them: length of its RTS

@@ -5,7 +5,7 @@
 
 enum { EXCHANGE_SKIPPED = 77 };
 
-// What each rank calls, how often.
+// Calls that each rank makes, and how often.
 enum exchange_call {
     EXCHANGE_SEND,
     EXCHANGE_RECV,

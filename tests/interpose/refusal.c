@@ -68,7 +68,7 @@ static void note_window(MPI_Win *on, int *code, ...)
     note('w', *code);
 }
 
-// What a call wrote to stderr.
+// The capture of what a call writes to stderr.
 static int real_stderr = -1;
 static int captured[2];
 
@@ -160,7 +160,8 @@ static const struct attempt passing[] = {
     {"MPI_Alltoall", refused_alltoall, MPI_ERR_BUFFER, 'c'},
 };
 
-// Whose handler an error of MPI's own has where there is neither communicator nor window.
+// Returns whose handler MPI calls for an error of its own where there is neither communicator nor
+// window.
 static char whose_without_object(void)
 {
     int size = 0;
@@ -221,7 +222,7 @@ static void check_all(const struct attempt *attempts, size_t count)
         MPI_Errhandler_free(&own[i]);
 }
 
-// The same calls with host memory.
+// Makes the same calls with host memory, which are served.
 static void check_host(void)
 {
     static char given[BYTES], got[BYTES];

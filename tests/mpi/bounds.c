@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What Fabrail takes for messages that wait: each case measures what the process grows by, and how
-// often host memory is page-locked. The bounds on both are FABRAIL_STAGING_MAX and
+// Memory that Fabrail takes for messages that wait. Each case measures what the process grows by,
+// and how often host memory is page-locked. The bounds on both are FABRAIL_STAGING_MAX and
 // FABRAIL_WORKSPACE_MAX, which the launch sets.
 #include "../programs/memory.h"
 #include "../sim/calls.h"
@@ -252,7 +252,7 @@ static void run_patient(void)
     free(requests);
 }
 
-// What a receiver that is in no call while many messages wait does then.
+// The receiver's next step after it was in no call while many messages waited.
 enum after_sleep { TAKES, TRUNCATES, DIES };
 
 static void take_all(const struct memory *memory, enum after_sleep after)
@@ -1214,8 +1214,8 @@ static void run_launches(void)
     free(memory);
 }
 
-// What a call begins to fetch, though it waits for something else, is fetched when it returns: the
-// sender must not wait until the receiver comes to MPI again.
+// A message that a call has begun to fetch, though it waits for something else, is there when the
+// call returns: the sender must not wait until the receiver comes to MPI again.
 static void run_lands(void)
 {
     _Atomic int *sent = make_shared();

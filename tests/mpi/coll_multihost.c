@@ -13,7 +13,7 @@
 // late, a rank that does not come in time; gone, a rank that has ended. The call that these two
 // miss has a FORM: blocking, nonblocking or persistent.
 //
-// Every byte is verified. What is counted needs the library of count.c.
+// Every byte is verified. Counts need the library of count.c.
 #include "../programs/harness.h"
 #include "../programs/memory.h"
 #include "../sim/calls.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random datatypes for the test of module datatype. What the generator avoids are defects of MPI
-// libraries, each named where it is avoided.
+// Random datatypes for the test of module datatype. The generator avoids defects of MPI libraries,
+// each named where it is avoided.
 #include "datatype_types.h"
 
 #include "../unit/check.h"

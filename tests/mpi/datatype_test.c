@@ -122,7 +122,7 @@ static void check_unit(const char *name, MPI_Datatype type, size_t unit, bool ex
     fr_datatype_release(layout);
 }
 
-// Of a structure of so many of one datatype, then so many of another, eight of them with gaps.
+// Checks a structure of `firsts` of one datatype, then `seconds` of another, eight times with gaps.
 static void check_unit_of(const char *name, MPI_Datatype first, int firsts, MPI_Datatype second,
                           int seconds, size_t unit, bool exact)
 {

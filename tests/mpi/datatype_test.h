@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the files of the test of module datatype share.
+// Declarations that the files of the test of module datatype share.
 #ifndef FR_TESTS_MPI_DATATYPE_TEST_H
 #define FR_TESTS_MPI_DATATYPE_TEST_H
 

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Of a library that is known by the standard ABI alone, no manual says what it takes.
+// No manual says what a library takes that is known by the standard ABI alone.
 #ifdef MPICH_VERSION
 enum { EXCLUDED = FABRIC_NOBODY };
 #else
@@ -58,7 +58,7 @@ static void fill(const struct memory *memory, unsigned char *bytes, int rank)
     memory_write(memory, 0, bytes, FABRIC_ALL);
 }
 
-// Which kinds MPI may have been given, and what of the two buffers.
+// The kinds of memory that MPI may have been given, and for which of the two buffers.
 struct expected {
     unsigned kinds;
     bool from, to;

@@ -16,8 +16,8 @@ enum {
     FABRIC_ALL = FABRIC_BYTES + 2 * FABRIC_GUARD,
 };
 
-// What a call is made with. The buffers hold the bytes of fabric_byte, from of this rank, to of
-// rank FABRIC_OTHER; a call that receives writes into `want` what `to` must hold then.
+// The arguments of a call. The buffers hold the bytes of fabric_byte, from of this rank, to of rank
+// FABRIC_OTHER; a call that receives writes into `want` what `to` must hold then.
 enum { FABRIC_OTHER = 77 };
 struct fabric_run {
     MPI_Comm comm;
@@ -30,7 +30,7 @@ struct fabric_run {
 
 unsigned char fabric_byte(int rank, int index);
 
-// Who may give MPI device memory in this call, and whose processes decide the path.
+// Flags of a call: which MPIs take device memory in it, and whose processes decide the path.
 enum {
     FABRIC_NOT_OPEN_MPI = 1 << 0, // Open MPI's manual does not list the function
     FABRIC_NOBODY = 1 << 1,       // it is staged through the host for every MPI

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Module job against the MPI of the process: which communicators and windows have multi-node
-// NVLink. What is right is computed here, from where the ranks were put. Started on four ranks.
+// NVLink. The right answer is computed here, from where the ranks were put. Started on four ranks.
 //
 //   job_test                   many layouts of hosts and cliques, told to the module directly
 //   job_test HOSTS CLIQUES     one layout ("aabb", "11-1"), that the machine itself must show
@@ -383,8 +383,8 @@ static void check_late(void)
     fr_job_release();
 }
 
-// Rank 0 of two starts another world of two. What is right for a process is that who is in no world
-// of its own is unknown to it: the parent sees strangers alone, a child sees the other child too.
+// Rank 0 of two starts another world of two. A process must not know processes outside of its own
+// world: the parent sees strangers alone, a child sees the other child too.
 static void check_spawned(const char *program, MPI_Comm parent)
 {
     MPI_Comm between = parent, world = MPI_COMM_WORLD;

@@ -226,7 +226,7 @@ static bool parts_of_inter(void)
     return !strstr(version, "MPICH Version:      5.0");
 }
 
-// Of the even and the odd ranks.
+// Makes an intercommunicator between the even and the odd ranks.
 static int inter(MPI_Comm parent, int call)
 {
     MPI_Comm half, copy, both[2], made;
@@ -289,7 +289,7 @@ static void unseen(MPI_Comm parent)
     MPI_Comm_free(&made);
 }
 
-// What may be used beyond MPI_Finalize.
+// Sessions may be used beyond MPI_Finalize.
 static void of_session(void)
 {
 #if MPI_VERSION >= 4 && defined MPICH_NUMVERSION

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a report is to tell of: messages and collectives from device memory whose counts are known
+// A program for reports: messages and collectives from device memory whose counts are known
 // (report-check.py has them), and the ways in which a rank can end.
 //
 //   report_run messages | waits | late | alltoall | rails | finalize | abort | raise SIGNAL | fault

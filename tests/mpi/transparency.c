@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an application must not notice of a preloaded library: programs that MPI lets pass, which go
-// on as they do without it. One case a launch:
+// Programs that MPI allows, which must not notice the preloaded library: they go on as they do
+// without it. One case a launch:
 //
 //   transparency CASE [NUMBER]
 //

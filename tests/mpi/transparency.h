@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the cases of the program transparency share.
+// Declarations that the cases of the program transparency share.
 #ifndef FR_TESTS_MPI_TRANSPARENCY_H
 #define FR_TESTS_MPI_TRANSPARENCY_H
 
@@ -27,7 +27,7 @@ extern const struct transparency transparency_threads[];
 extern const struct transparency transparency_within[];
 extern const struct transparency transparency_held[];
 
-// What a case does before MPI_Init.
+// Does what a case does before MPI_Init.
 void begin_early(const struct transparency *one);
 
 // Says on stdout what this rank found. The lines of a case are the same in each run, apart from the

@@ -362,7 +362,7 @@ static void made_of_freed(int number)
     MPI_Group_free(&group);
 }
 
-// So many persistent exchanges of one communicator, started in another order on each rank.
+// Starts `number` persistent exchanges of one communicator, in another order on each rank.
 static void crossed_persistent(int number)
 {
 #if MPI_VERSION >= 4
@@ -475,9 +475,9 @@ static void be_refused(const struct memory *from, const struct memory *to)
     must(refusals == 2, "done");
 }
 
-// What MPI refuses on one rank alone, which makes the call again and right, or does without: the
-// others know nothing of it. `number` calls before are well; of an odd number the handler does not
-// return.
+// MPI refuses a call on one rank alone. The rank makes it again and right, or does without, and the
+// others know nothing of it. The `number` calls before succeed. With an odd number the handler does
+// not return.
 static void refused(int number)
 {
     enum { ROUNDS = 3 };
@@ -709,7 +709,7 @@ static void session_first(int number)
     MPI_Session_finalize(&first);
 }
 
-// What a session has begun, and what it has made, is not over with MPI_Finalize.
+// Operations and objects of a session outlive MPI_Finalize.
 static void session(int number)
 {
     enum { BYTES = 1 << 18 };

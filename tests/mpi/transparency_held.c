@@ -315,7 +315,7 @@ static void note_over(int number)
 }
 
 // A sender on another host gives nothing more of a message for longer than FABRAIL_TIMEOUT, as one
-// that has died. The receive fails. What the sender gives later comes to no other message.
+// that has died. The receive fails. Bytes that the sender gives later come to no other message.
 static void silent_sender(int number)
 {
     enum { BIG = 32 << 20, LATER = 3, LATER_TAG = 40, NAP_US = 10000 };

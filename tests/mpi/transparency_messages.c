@@ -128,7 +128,7 @@ static int count_of(const MPI_Status *status)
     return count;
 }
 
-// What a probe finds is received with as many bytes as it says.
+// Receives the message that a probe finds, with as many bytes as the probe says.
 static int receive_probed(MPI_Comm comm, bool matched, unsigned char *buffer)
 {
     MPI_Message message;

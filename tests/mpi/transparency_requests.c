@@ -15,7 +15,7 @@
 
 enum { BYTES = 1 << 16, TAG = 3, DEPTH = 20, FRAME_BYTES = 4096 };
 
-// So many that work which is quadratic in their number takes longer than any test may.
+// Has so many requests that work which is quadratic in their number takes longer than any test may.
 static void many(int number)
 {
     enum { SMALL = 40, SLOTS = 32 };
@@ -618,8 +618,8 @@ static int test_each(MPI_Request *requests, int count, int most_calls)
     return calls;
 }
 
-// Tests of many receives, while a message is under way that comes to none of them. What such a call
-// costs does not grow with their number. The program runs beside a library that counts.
+// Tests of many receives, while a message is under way that comes to none of them. The cost of such
+// a call does not grow with their number. The program runs beside a library that counts.
 static void asks_few(int number)
 {
     enum { CALLS = 40, MOST_A_CALL = 12, SMALL = 400 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Nonblocking collectives of data with gaps that some ranks have in device memory and one has on
-// the host, so that the others leave the device once they have begun. What comes, gaps and all, is
-// what the MPI library's blocking function makes of the same data in host memory.
+// the host, so that the others leave the device once they have begun. The result, gaps and all, is
+// that of the MPI library's blocking function for the same data in host memory.
 //
 //   typed_leave SEED
 #include "../programs/memory.h"

@@ -35,7 +35,7 @@ static void check(int good, const char *what)
     failures++;
 }
 
-// What element i of an access holds. The sum of four is an int.
+// Returns what element i of an access holds. The sum of four is an int.
 static int value_of(int seed, int i)
 {
     return (int)(((unsigned)i * 2654435761u + (unsigned)seed) & 0x1fffffff);

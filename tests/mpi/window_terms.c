@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What MPI promises of windows, on windows over device memory:
+// MPI's promises about windows, on windows over device memory:
 //
 //     window_terms CASE...
 //
@@ -90,7 +90,8 @@ static void look_at_attributes(MPI_Win win, void *base, int flavor)
     CHECK(set && (*value == MPI_WIN_UNIFIED || *value == MPI_WIN_SEPARATE));
 }
 
-// What the program gives a window is there until the end, and the errors of its calls come to it.
+// A window keeps what the program gives it (name, info, attributes, error handler) until its end,
+// and its errors come to that handler.
 static void use_handle(MPI_Win win)
 {
     MPI_Group group, all;

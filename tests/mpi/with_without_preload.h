@@ -37,10 +37,11 @@ unsigned draw(struct run *run, unsigned limit);
 // A line of output, with the case and the rank before it.
 __attribute__((format(printf, 2, 3))) void say(struct run *run, const char *format, ...);
 
-// What a call has returned: the error's class and text, if it is one.
+// Writes what a call has returned: the error's class and text, if it is one.
 void say_code(struct run *run, const char *call, int code);
 
-// What a status says of elements of this type. A status of an error does not always count them.
+// Writes what a status says of elements of this type. A status of an error does not always count
+// them.
 void say_status(struct run *run, const MPI_Status *status, MPI_Datatype type, bool counts);
 
 // A sum of all bytes of the arena, those between and behind the elements too.

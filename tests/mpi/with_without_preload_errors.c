@@ -52,7 +52,7 @@ void run_truncated(struct run *run)
     }
 }
 
-// Of long doubles some bytes say nothing: which of them a receive changes.
+// Some bytes of a long double mean nothing. Writes which of them a receive changes.
 void run_padding(struct run *run)
 {
     enum { COUNT = 10, STRIDE = 3, VALUE_BYTES = 10 };
@@ -102,7 +102,7 @@ void run_short(struct run *run)
 #endif
 }
 
-// What each call says of one wrong argument.
+// Writes what each call says of one wrong argument.
 void run_wrong(struct run *run)
 {
     MPI_Status status;

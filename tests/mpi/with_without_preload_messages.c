@@ -20,8 +20,8 @@ static int elements_of(int count, const struct kind *kind)
     return count * kind->elements;
 }
 
-// What a status counts after an error is not told by MPICH, whose requests keep what earlier ones
-// have left there.
+// Returns whether a status counts elements after an error. MPICH's does not: its requests keep the
+// count of earlier ones.
 static bool counts_errors(void)
 {
 #ifdef MPICH_VERSION

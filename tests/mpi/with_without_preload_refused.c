@@ -187,7 +187,7 @@ void run_refused(struct run *run)
     wrong.tag = WRONG_TAG;
     refuse_messages(run, &wrong);
     refuse_probes(run, 0, wrong.tag, call.comm);
-    // What the type is, MPICH does not find itself.
+    // MPICH itself does not find a wrong type.
     wrong.type = draw_wrong_type(run);
     refuse_messages(run, &wrong);
     wrong = call;
@@ -207,7 +207,7 @@ void run_refused(struct run *run)
     say_bytes(run, run->in);
 }
 
-// Of several receives one is too short, and nobody wants their statuses. All have come before,
+// One of several receives is too short, and nobody wants their statuses. All have come before,
 // since some MPI libraries return something else then.
 void run_ignored(struct run *run)
 {

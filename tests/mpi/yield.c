@@ -2,9 +2,10 @@
 // A library for LD_PRELOAD that has ranks which wait leave the cores to those that they wait for.
 //
 // Those of MPICH never give up the core when they look for messages of UCX and there are none: two
-// that spin would keep a third one waiting for a time slice, each time that it is its turn. And
-// whoever gives it up over and over, with nobody else to run in this job, takes it from other jobs
-// beside it: now and then it sleeps instead, but where FR_TEST_NAPS=no is set, for a benchmark.
+// that spin would keep a third one waiting for a time slice, each time that it is its turn. A rank
+// that yields over and over, with nobody else to run in this job, takes the processor from other
+// jobs beside it: now and then it sleeps instead, but where FR_TEST_NAPS=no is set, for a
+// benchmark.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sched.h>

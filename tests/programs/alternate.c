@@ -85,7 +85,7 @@ static void other_sizes(struct run *run, size_t bytes)
     pair_finish(&pair);
 }
 
-// What the last exchange brought is sent on, from where it lies.
+// Sends on what the last exchange brought, from where it lies.
 static void from_there(struct run *run, size_t bytes)
 {
     struct pair pair = pair_new(run, bytes);

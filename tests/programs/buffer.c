@@ -91,7 +91,8 @@ bool status_check(struct run *run, const MPI_Status *status, int source, int tag
     return ok;
 }
 
-// What a buffer holds before anything is received: no peer sends it, and no two names share it.
+// Returns the seed of what a buffer holds before anything is received: no peer sends it, and no two
+// names share it.
 static uint64_t name_seed(const struct run *run, const char *name)
 {
     uint64_t seed = run_seed(run, -1, run->rank);

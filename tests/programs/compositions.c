@@ -207,7 +207,7 @@ static bool scatters(const struct call *call)
     return call->function == SCATTER_BLOCK || call->function == SCATTER;
 }
 
-// What an exclusive scan leaves on rank 0 is undefined; all MPIs leave the buffer alone.
+// An exclusive scan leaves undefined bytes on rank 0; all MPIs leave the buffer alone.
 static void expect_result(const struct call *call, struct buffer *to)
 {
     const struct run *run = call->run;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the corners of point to point share: lanes, on which ranks in pairs send each other messages
-// from and to the run's kind of memory and host memory in turn, for many rounds.
+// Declarations that the corners of point to point share: lanes, on which ranks in pairs send each
+// other messages from and to the run's kind of memory and host memory in turn, for many rounds.
 //
 // A corner is a function that is called for each round of each size, on both ranks of each pair. A
 // library may take another path after the first messages of a buffer, and so the rounds of a lane

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who may wait for whom: programs that are right, and one kind that is not but works everywhere,
-// must not stop because a library waits in another place than MPI would.
+// Order of waiting: programs that are right, and one kind that is not but works everywhere, must
+// not stop because a library waits in another place than MPI would.
 #include "corners.h"
 
 #include <string.h>
@@ -257,7 +257,7 @@ static void round_isendrecv(struct lane *lane)
     MPI_Isendrecv_replace(in, count, MPI_BYTE, lane->to, lane->tag, lane->from, lane->tag,
                           lane->comm, &request);
     MPI_Wait(&request, &status);
-    // What the left neighbour had received is from its own left one.
+    // The left neighbour had received from its own left one.
     buffer_expect(
         lane->in[lane_take_place(lane, 0)], 0, lane->bytes,
         run_seed(lane->run, (lane->from + lane->run->size - 1) % lane->run->size, lane->from));

@@ -240,7 +240,7 @@ static void round_posted(struct lane *lane)
     lane_got(lane, 0, lane->bytes);
 }
 
-// The same tag on two communicators at once; the first one's message is received first or last.
+// Uses one tag on two communicators at once; the first one's message is received first or last.
 static void round_two_comms(struct lane *lane)
 {
     size_t second = lane->bytes / 2 + 100;

@@ -75,7 +75,7 @@ static void by_mprobe(struct lane *lane, const struct own *own, MPI_Status *stat
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-// What the buffer held goes out and comes back.
+// The contents of the buffer go out and come back.
 static void by_replace(struct lane *lane, const struct own *own, MPI_Status *status)
 {
     struct buffer *in = lane->in[lane_take_place(lane, 0)];

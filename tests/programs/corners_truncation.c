@@ -86,7 +86,7 @@ static int finish_both(struct lane *lane, enum how how, MPI_Request *requests)
     return class_of(statuses[1].MPI_ERROR);
 }
 
-// The same by Waitsome, which may tell of the two at once or of one after the other.
+// Completes the two by Waitsome, which may tell of them at once or of one after the other.
 static int finish_some(struct lane *lane, MPI_Request *requests)
 {
     MPI_Status statuses[2];

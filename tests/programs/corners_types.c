@@ -114,7 +114,8 @@ static size_t span_bytes(const struct lane *lane)
 }
 enum { SPAN_SLOTS = 4 };
 
-// What the receiver's buffer holds after a message: MPI's own Pack and Unpack say, on host memory.
+// Works out what the receiver's buffer holds after a message, by MPI's own Pack and Unpack on host
+// memory.
 static void expect_message(struct lane *lane, const struct layout *from, const struct layout *to)
 {
     int size = (int)lane->bytes, end = 0, position = 0;

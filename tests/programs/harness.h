@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What all included MPI programs share: options, the loop over memory kinds, steps and sizes,
+// Parts that all included MPI programs share: options, the loop over memory kinds, steps and sizes,
 // buffers between guard bytes, and verification of every byte.
 //
 // A program is a table of steps. For each memory kind the harness calls every step with every size
@@ -82,7 +82,7 @@ struct step {
     int least_ranks; // that it makes sense for; 0 and 1: any number
 };
 
-// What was checked of one kind of memory, on one rank or on all.
+// Counts of the checks of one kind of memory, on one rank or on all.
 struct tally {
     long checks, failures;
 };
@@ -105,7 +105,7 @@ struct program {
 // Runs the program and returns its exit status, the same on all ranks.
 int program_main(int argc, char **argv, const struct program *program);
 
-// What a program does that this MPI cannot run: says so on rank 0. Returns its exit status.
+// Says on rank 0 that this MPI cannot run the program. Returns the program's exit status.
 int program_skip(int argc, char **argv, const char *reason);
 
 // Defines `main` of a program of these steps on one thread, and of one that this MPI cannot run.

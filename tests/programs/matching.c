@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a program can ask about messages and requests: wildcards, probes, cancelling, truncation,
+// Questions of a program about messages and requests: wildcards, probes, cancelling, truncation,
 // null processes and null requests, and point to point between two groups.
 #include "completion.h"
 
@@ -242,8 +242,8 @@ static bool has_come(const struct buffer *buffer, unsigned char *now)
     return memcmp(now, buffer->want, buffer->bytes) == 0;
 }
 
-// So does what was to be received by a request that was given up, as soon as MPI is given time: in
-// calls that have nothing to do with it.
+// A message whose receive was freed comes as soon as MPI is given time, in calls that have nothing
+// to do with it.
 static void step_free_receive(struct run *run, size_t bytes)
 {
     int left = (run->rank + run->size - 1) % run->size, right = (run->rank + 1) % run->size;
@@ -410,8 +410,8 @@ static void list_done(void *context, int i, const MPI_Status *status)
               "message %d is not there yet, though MPI says so", i);
 }
 
-// What the second half of the ranks receives into host memory, with nothing else under way, in all
-// ways to complete a list of it. The messages come from the run's memory of the first half.
+// The second half of the ranks receives into host memory, with nothing else under way, in all ways
+// to complete a list of receives. The messages come from the run's memory of the first half.
 static void step_to_host(struct run *run, size_t bytes)
 {
     MPI_Request requests[LIST];

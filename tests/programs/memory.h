@@ -35,7 +35,7 @@ const char *memory_kind_name(enum memory_kind kind);
 // Returns MEMORY_KINDS when no kind has that name.
 enum memory_kind memory_kind_named(const char *name);
 
-// What the kind comes to on a rank: mixed becomes device or host, others stay.
+// Returns the kind of memory on a rank: mixed becomes device or host, others stay.
 enum memory_kind memory_kind_on_rank(enum memory_kind kind, int rank);
 
 // Loads the driver, takes device local_rank modulo the number of devices and makes its primary

@@ -300,7 +300,7 @@ static void step_requests(struct run *run, size_t bytes)
     buffer_finish(origin);
 }
 
-// What was fetched with a request is there when the window has been synchronised, too: the request
+// Data fetched with a request are there when the window has been synchronised, too: the request
 // then changes nothing any more. Where nothing is done with an origin, there need be none.
 static void step_flush_requests(struct run *run, size_t bytes)
 {

@@ -78,7 +78,7 @@ static void step_send(struct run *run, size_t bytes)
     buffer_finish(pair.own);
 }
 
-// What the left neighbour of all has, its right neighbour writes to the memory of the next.
+// Each process receives from its left neighbour, straight into the memory of its right one.
 static void step_receive(struct run *run, size_t bytes)
 {
     struct pair pair = pair_new(run, bytes);

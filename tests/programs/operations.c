@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every predefined operation on every predefined datatype that it is defined on, by each of the
-// reducing functions in turn. What is right is what the MPI library makes of the same values in
-// host memory; the values are such that it cannot depend on the order. What it refuses there is
-// left out.
+// reducing functions in turn. The right result is that of the MPI library for the same values in
+// host memory; the values are such that it cannot depend on the order. Operations that it refuses
+// there are left out.
 #include "harness.h"
 
 #include <stdlib.h>
@@ -329,7 +329,7 @@ static void take(const struct work *work, unsigned char *to, const unsigned char
     }
 }
 
-// What the vector is read from: in place, and in a local reduction besides, that is the result's.
+// The vector is read from the result's buffer in place and in a local reduction, else from its own.
 static void reduce(const struct work *work)
 {
     struct run *run = work->run;

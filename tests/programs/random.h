@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The randomised program: what its parts share. A walk is the sequence of random rounds that one
-// thread of each rank goes through. What concerns all ranks is drawn from a stream that is alike on
-// all of them, what concerns one rank from a stream of its own; both begin anew in each round, so
-// that any round can be had alone.
+// Declarations that the parts of the randomised program share. A walk is the sequence of random
+// rounds that one thread of each rank goes through. Choices that concern all ranks are drawn from a
+// stream that is alike on all of them, those of one rank from a stream of its own. Both begin anew
+// in each round, so that any round can be had alone.
 #ifndef PROGRAMS_RANDOM_H
 #define PROGRAMS_RANDOM_H
 
@@ -164,7 +164,7 @@ void circles_stop(struct walk *walk);
 const char *circle_name(const struct circle *circle);
 int circle_id(const struct circle *circle); // of this process
 
-// What a round can do on a communicator. Only members are called.
+// A round of one kind on a communicator. Only its members call these.
 void round_collective(struct walk *walk, const struct circle *circle);
 void round_reduction(struct walk *walk, const struct circle *circle);
 void round_messages(struct walk *walk, const struct circle *circle);

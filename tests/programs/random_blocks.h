@@ -30,7 +30,7 @@ struct deal {
     const int *ids; // theirs
 };
 
-// Which blocks a side has, one a peer.
+// The blocks of a side, one a peer.
 enum direction {
     OUTGOING, // from here to the peer
     INCOMING, // from the peer to here

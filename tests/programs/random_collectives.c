@@ -40,10 +40,10 @@ static void call_neighbours(const struct deal *deal, const struct side *send,
                   recv->types, comm);
 }
 
-// What MPIs do well on host memory. Open MPI 4.1 gives wrong bytes in nonblocking Alltoallv and
-// Alltoallw in place with derived types, which no MPI is asked for then. It multiplies the places
-// of Alltoallw by extents on a communicator of one process, and looks at as many types in
-// Ialltoallw as there are neighbours where a communicator has a topology.
+// Draws a spread that the MPI does well on host memory. Open MPI 4.1 gives wrong bytes in
+// nonblocking Alltoallv and Alltoallw in place with derived types, which no MPI is asked for then.
+// It multiplies the places of Alltoallw by extents on a communicator of one process, and looks at
+// as many types in Ialltoallw as there are neighbours where a communicator has a topology.
 static enum spread spread_draw(const struct deal *deal)
 {
     enum spread spread = (enum spread)draw_below(&deal->walk->common, 3);

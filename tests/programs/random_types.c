@@ -234,7 +234,7 @@ static const char *rewrap(uint64_t *state, struct form *form, const char *name)
     MPI_Aint lower = 0, extent = 0, unit = (MPI_Aint)base_bytes(form->base);
     int choice = draw_below(state, 6);
 #ifdef OPEN_MPI
-    // What a process sends itself of such types, Open MPI copies wrongly past 64 KiB.
+    // Open MPI copies such types wrongly past 64 KiB where a process sends to itself.
     choice += choice == 0;
 #endif
     if (choice > 1)
@@ -292,7 +292,7 @@ struct form form_new(uint64_t *state, enum base base, size_t elements)
     MPI_Type_commit(&form.type);
     form_measure(&form);
 #ifdef OPEN_MPI
-    // The same of one piece with padding.
+    // Open MPI copies a type of one piece with padding wrongly as well.
     if (form.piece_count == 1 && form.extent != form.high - form.low) {
         form_free(&form);
         return form_plain(base, elements);

@@ -204,7 +204,7 @@ static void scan(struct run *run, size_t bytes, bool exclusive, enum form form, 
     else
         MPI_Iscan(from, to->data, n, type.mpi, MPI_SUM, run->comm, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
-    // What an exclusive scan leaves on rank 0 is undefined; all MPIs leave the buffer alone.
+    // An exclusive scan leaves undefined bytes on rank 0; all MPIs leave the buffer alone.
     if (last >= 0)
         expect_reduced(to, &type, SUM, last, 0, count);
     buffer_finish(recv);

@@ -11,7 +11,7 @@
 
 enum { ROUNDS = 4 };
 
-// What the collectives of one step call are made with. MPI may look at the arrays for as long as a
+// Arguments of the collectives of one step call. MPI may look at the arrays for as long as a
 // request lives.
 static struct {
     MPI_Comm comm;

@@ -171,8 +171,8 @@ static void turn_exchange(struct run *run, MPI_Comm comm, size_t bytes, int turn
     buffer_check(from);
 }
 
-// The same buffers again and again, on two communicators in turn, one of which comes and goes; and
-// another receive buffer, most likely at the same address, on some ranks before others.
+// Uses the same buffers again and again, on two communicators in turn, one of which comes and goes.
+// Some ranks before others take another receive buffer, most likely at the same address.
 static void step_again(struct run *run, size_t bytes)
 {
     enum { TURNS = 14, OF_A_COMMUNICATOR = 5 };

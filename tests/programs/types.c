@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The collection of derived datatypes. What a message does to the receiver is worked out by MPI's
-// own Pack and Unpack on host memory.
+// The collection of derived datatypes. MPI's own Pack and Unpack on host memory work out what a
+// message does to the receiver.
 #include "types.h"
 
 #include <stdlib.h>
@@ -128,7 +128,8 @@ static MPI_Datatype type_pairs(int n)
     return type;
 }
 
-// Of an odd number of integers, so that not all doubles of a message stand at multiples of theirs.
+// Makes a type with an odd number of integers, so that not all doubles of a message stand at
+// multiples of their size.
 static MPI_Datatype type_misaligned(int n)
 {
     int lengths[2] = {6, 1};
@@ -361,7 +362,7 @@ void shape_expect(struct buffer *recv, const struct shape *to, const struct shap
     void *message = shape_message(from, seed, &bytes);
     MPI_Pack_size(to->count, to->type, MPI_COMM_SELF, &all);
     void *packed = table_new((size_t)all, 1);
-    // What a short message does not reach is overwritten with itself.
+    // The bytes that a short message does not reach are overwritten with themselves.
     MPI_Pack(recv->want + to->origin, to->count, to->type, packed, all, &end, MPI_COMM_SELF);
     memcpy(packed, message, (size_t)bytes);
     MPI_Unpack(packed, end, &position, recv->want + to->origin, to->count, to->type, MPI_COMM_SELF);

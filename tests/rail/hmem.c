@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A provider for libfabric, loaded by FI_PROVIDER_PATH, whose NICs reach device memory: those of a
 // provider over sockets, with the simulated driver's memory open to the CPU (FRSIM_HOST_ACCESS=1).
-// It stands for no NIC's speed or order; it is strict about registrations. What is read into has to
-// be registered as what it is, and to be the very allocation that was registered: if not, it says
-// so and ends the process.
+// It stands for no NIC's speed or order; it is strict about registrations. Memory that is read into
+// has to be registered as what it is, and to be the very allocation that was registered: if not,
+// the double says so and ends the process.
 //
 // FRHMEM_LAX=1: memory that is registered as what it is not is refused, and nothing ends; for runs
 // in which the driver fails to say what memory is, and what the CPU can read passes for the host's.
@@ -199,7 +199,8 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
     return 0;
 }
 
-// What a NIC would write to is what was registered, or something else by now.
+// Checks that a NIC would write to the memory that was registered, and not to something else by
+// now.
 static void check_local(const struct iovec *iov, const void *desc)
 {
     pthread_mutex_lock(&lock);

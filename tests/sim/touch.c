@@ -117,7 +117,7 @@ static bool note_touch(uintptr_t address)
 }
 
 // Hands on a fault that is not the recorder's. Where nobody else handles it, the access is made
-// again and ends the process, as it would have without this handler. The same happens where the
+// again and ends the process, as it would have without this handler. That also happens where the
 // earlier handler hands the fault back.
 static void hand_on(int signal_number, siginfo_t *info, void *context)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who calls MPI is found out once for each place in the program: what is asked again costs neither
-// a walk through the objects of the process nor one through their symbols, wherever the calls are.
+// The caller of MPI is found out once for each place in the program: a second question costs
+// neither a walk through the objects of the process nor one through their symbols, wherever the
+// calls are.
 #define _GNU_SOURCE
 #include "check.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What every unit test is written with: checks that print what failed and where, buffers between
-// guards, and a pseudo-random sequence that is the same in every run.
+// Tools of every unit test: checks that print what failed and where, buffers between guards, and a
+// pseudo-random sequence that is the same in every run.
 #ifndef FR_TESTS_UNIT_CHECK_H
 #define FR_TESTS_UNIT_CHECK_H
 
@@ -48,8 +48,8 @@ static inline int check_result(void)
     return failures > 0 ? CHECK_FAIL : CHECK_PASS;
 }
 
-// Of cases that are alike, such as driver calls that fail, each so-manieth is tried: FR_TEST_STEP,
-// for where programs run many times slower.
+// Returns FR_TEST_STEP: one of so many cases that are alike, such as driver calls that fail, is
+// tried. It is set where programs run many times slower.
 static inline unsigned check_step(void)
 {
     const char *text = getenv("FR_TEST_STEP");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What many communicators of many ranks claim of /dev/shm once all of them have exchanged device
-// memory: the files of this process, one of the ranks, are real for some of them, and looked at;
-// the other ranks claim what it does. And communicators that come and go, where one rank never uses
-// a GPU, so that it does not join.
+// Room in /dev/shm that many communicators of many ranks claim once all of them have exchanged
+// device memory. The files of this process, one of the ranks, are real for some of them, and looked
+// at; the other ranks claim what it does. Also communicators that come and go, where one rank never
+// uses a GPU, so that it does not join.
 #include "config.h"
 
 #include "fabrail/coll.h"

@@ -414,7 +414,7 @@ static enum fr_status move_badly(struct fr_coll_team *team, void *operation, int
     return team->rank == 1 ? bad_status : FR_OK;
 }
 
-// The same operation as that of `tasks`, on another group.
+// Begins the operation of `tasks` on another group.
 static void begin_like(struct fr_coll_task bad[RANKS], const struct operation *op,
                        struct pair *pair)
 {

@@ -45,7 +45,7 @@ static void test_defaults(void)
     CHECK(settings.staging_max_bytes == (size_t)4 << 30);
 }
 
-// What module files set beside the settings of a package.
+// Module files set these beside the settings of a package.
 static void test_names_of_sites(void)
 {
     static const char *const of_sites[] = {"ROOT",    "HOME", "DIR",     "INSTALL_DIR",
@@ -221,7 +221,8 @@ static void test_complaints(void)
     CHECK(parse("FABRAIL_LOG=info", "FABRAIL_LOG=debug", 0).log == FR_LOG_INFO);
 }
 
-// What the ranks of a job compare: the same for the same settings, however they were spelt.
+// Checks what the ranks of a job compare. It is the same for equal settings, however they were
+// spelt.
 static void check_alike(const char *first, const char *second, const char *expected)
 {
     char text[FR_ALIKE_BYTES];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a buffer is: memory that is certainly host memory, every kind of device memory, ranges that
+// Kinds of buffers: memory that is certainly host memory, every kind of device memory, ranges that
 // begin and end in different memory, and addresses that change owner.
 #include "config.h"
 
@@ -47,7 +47,7 @@ static void *use_thread_stack(void *cookie)
     return NULL;
 }
 
-// What holds with and without a driver.
+// Checks host memory, with and without a driver.
 static void check_plain_memory(bool present)
 {
     char local[100000];

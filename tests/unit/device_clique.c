@@ -21,7 +21,8 @@ static const unsigned char bytes_a[16] = {0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x
 
 enum { NONE = -1, DEVICES = 4 };
 
-// What is set, which clique of cluster A the host is then in, and which each device; NONE for none.
+// A case: settings, the clique of cluster A that the host is in, and that of each device; NONE for
+// none.
 struct variant {
     const char *name;
     const char *settings[6];

@@ -404,7 +404,8 @@ static void test_unfinished_mixed_calls(CUcontext context, enum fr_device_kind k
     CU(cuDevicePrimaryCtxRelease_v2(1));
 }
 
-// What the application did to memory of one device while another one was current.
+// Copies wait for work of the application on one device that it began while another one was
+// current.
 static void test_unfinished_calls_from_elsewhere(CUcontext context)
 {
     unsigned char host[SPACE / 16];

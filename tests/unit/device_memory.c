@@ -159,7 +159,7 @@ static void test_contexts(CUcontext context)
     }
 }
 
-// What a child wrote to stderr.
+// The bytes that a child wrote to stderr.
 static char child_log[65536];
 
 static void read_log(int fd)

@@ -143,7 +143,7 @@ static void test_pool(CUcontext primary)
     fr_device_release();
 }
 
-// What others are told is where the memory lies.
+// Other processes are told the device on which the memory lies.
 static void test_export(CUcontext primary)
 {
     struct driver_memory memory;

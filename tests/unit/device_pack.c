@@ -206,7 +206,7 @@ static void check_travel(const struct fr_datatype_compiled *compiled, size_t byt
     }
 }
 
-// What does not fit the words that travel is told.
+// A shape that does not fit the words that travel is refused.
 static void test_travel_limits(void)
 {
     struct fr_device_strides strides;
@@ -712,7 +712,7 @@ static void test_gate(void)
     sample_free(&sample);
 }
 
-// What the kernel cannot reach is a fault that the batch tells of, once.
+// Memory that the kernel cannot reach is a fault, which the batch reports once.
 static void test_fault(void)
 {
     struct fr_datatype_compiled compiled;

@@ -22,7 +22,7 @@ static struct side source, target;
 static unsigned char *read_back;
 static struct fr_device_range range;
 
-// What nvcc's images begin with; the simulated driver looks at no more.
+// The first word of nvcc's images; the simulated driver looks at no more.
 static const uint32_t stand_in[16] = {0xba55ed50};
 
 static void use_stand_in(void)
@@ -207,8 +207,8 @@ static void test_counts(enum fr_device_engine engine, size_t step)
     check_all();
 }
 
-// What cudaMemset and copies between devices have begun is part of what is pushed, and a pull lands
-// after what the application did to its own side.
+// A push includes what cudaMemset and copies between devices have begun, and a pull lands after
+// what the application did to its own side.
 static void test_unfinished_calls(enum fr_device_engine engine)
 {
     struct layout layout = {.count = 1, .dst = {100}, .src = {300}, .bytes = {SPACE / 2}};

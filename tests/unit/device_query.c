@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the driver says of a pointer: absent, not initialised, every kind of memory, reuse of an
+// The driver's answers about a pointer: absent, not initialised, every kind of memory, reuse of an
 // address, threads without a context, and a child of fork.
 #include "config.h"
 

@@ -178,7 +178,7 @@ static const struct type {
     [FR_TYPE_F64_F64] = {"F64_F64", combine_f64_f64, PAIRS, 16, 8, 8, 16},
 };
 
-// What MPI has of each family.
+// Returns whether MPI defines an operation for a type's family.
 static bool is_defined(const struct type *type, unsigned operation)
 {
     switch (type->family) {

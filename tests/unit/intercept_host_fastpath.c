@@ -60,7 +60,7 @@ bool fr_request_posted_end_late(const void *requests, size_t count, const char *
     return true;
 }
 
-// What was handed on.
+// Arguments of the call that was handed on.
 static enum fr_fn rest_fn;
 static fr_word rest_args[FR_REGISTER_ARGS];
 static char *rest_statuses;
@@ -138,7 +138,7 @@ static fr_word requests[COUNT];
 static int outcount, indices[COUNT], flag;
 static uint64_t statuses[COUNT];
 
-// What the real function does.
+// Behaviour of the real function.
 static int code = 0, answer_flag = 1, answer_index = 0;
 static bool refuses; // writes nothing
 static bool settles; // as what it calls of the application's does
@@ -229,7 +229,7 @@ static void prepare(fr_word request)
     prepare_two(request, NONE);
 }
 
-// Which status goes with the request in question.
+// Returns the index of the status of the request in question.
 static int status_index(void)
 {
     return shape->lists && shape->outcount < 0 ? 1 : 0;
@@ -307,7 +307,7 @@ static void test_pending(void)
     CHECK(ended_count == (pends ? 0 : 1), "%s: %zu are over", NAME, ended_count);
 }
 
-// Of two receives one is complete, where the function can say so.
+// One of two receives is complete, where the function can say so.
 static void test_one_of_two(void)
 {
     bool one = is_any();

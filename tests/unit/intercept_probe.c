@@ -100,7 +100,8 @@ bool fr_rndv_incoming_may_wait(const struct fr_rndv_address *from, size_t length
     return may_wait;
 }
 
-// What receivers ask for of this process, who then go on to what is waited for.
+// Stands for progress: serves what receivers ask of this process, which then send what is waited
+// for.
 void fr_rndv_progress(const struct fr_device_range *user)
 {
     (void)user;

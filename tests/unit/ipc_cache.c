@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is remembered of shared memory: an address that comes back with another buffer, what is
-// freed and forgotten, the bounds of both caches, descriptors that are sent once, several importers
-// at once, several threads at once.
+// Caches of shared memory: an address that comes back with another buffer, memory that is freed and
+// forgotten, the bounds of both caches, descriptors that are sent once, several importers at once,
+// several threads at once.
 #include "config.h"
 
 #include "ipc/ipc_int.h"

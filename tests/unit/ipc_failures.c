@@ -19,7 +19,8 @@ struct offer {
     enum fr_status status;
 };
 
-// What a process holds of device memory, its own and others': pieces of memory files.
+// Counts the pieces of memory files that a process has mapped, which are device memory of its own
+// and of others.
 static unsigned count_mapped(void)
 {
     char line[512];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who has mapped whose memory: questions and answers by control messages, also lost ones, memory
-// that its owner frees, the bound in bytes on what is mapped, mappings that had to make room and
-// are wanted again, and a device that is reset.
+// Knowledge of who has mapped whose memory: questions and answers by control messages, also lost
+// ones, memory that its owner frees, the bound in bytes on what is mapped, mappings that had to
+// make room and are wanted again, and a device that is reset.
 #include "config.h"
 
 #include "ipc/ipc_int.h"
@@ -41,7 +41,7 @@ static void act(const struct fr_device_range *user)
     fr_ipc_poll();
 }
 
-// What the owner allocates and exports, and the handle at the other process.
+// Allocates and exports memory in the owner, and returns its handle at the other process.
 static struct fr_ipc_handle give(enum fr_device_kind kind, uint64_t seed,
                                  struct driver_memory *memory)
 {
@@ -218,7 +218,7 @@ static void run_lost(void)
     end();
 }
 
-// What the collectives were offered is told of as well, and what finds no room is told later.
+// News also tells of memory that the collectives were offered. News that finds no room comes later.
 static void run_freed(void)
 {
     struct driver_memory memory;
@@ -254,7 +254,7 @@ static void run_freed(void)
     end();
 }
 
-// What is pinned when it is freed stays until it is unpinned, and no longer.
+// A mapping that is pinned when its memory is freed stays until it is unpinned, and no longer.
 static void run_pinned(void)
 {
     struct driver_memory memory;
@@ -287,7 +287,7 @@ static void run_pinned(void)
     end();
 }
 
-// What is freed before anybody has got to mapping it is not mapped at all.
+// Memory that is freed before anybody has mapped it is not mapped at all.
 static void run_overtaken(void)
 {
     struct driver_memory memory;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tests of shared device memory have in common: start with the driver, greet, export and
+// Steps that tests of shared device memory have in common: start with the driver, greet, export and
 // import as a path would.
 #ifndef FR_TESTS_UNIT_MEMORY_PAIR_H
 #define FR_TESTS_UNIT_MEMORY_PAIR_H

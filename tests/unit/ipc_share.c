@@ -10,7 +10,7 @@
 
 enum { BYTES = 300000, OFFSET = 1024 };
 
-// What both sides tell each other.
+// An offer, as both sides send it to each other.
 struct offer {
     struct fr_ipc_handle handle;
     enum fr_status status;
@@ -112,7 +112,7 @@ static void run_two_devices(void)
     run_kinds(process_rank);
 }
 
-// Whose GPU is meant must not depend on what a process calls it.
+// The identity of a GPU must not depend on the number that a process gives it.
 static void check_identity(int device, bool same)
 {
     struct fr_job_process other;
@@ -147,7 +147,7 @@ static void run_hidden_identity(void)
     check_identity(0, false);
 }
 
-// What is asked of bytes in memory of two sorts is no news of either.
+// A question about bytes in memory of two sorts says nothing of either.
 static void check_two_sorts(void)
 {
     enum { GRAIN = 2 << 20 };

@@ -55,7 +55,7 @@ static void run_open(void)
     CHECK(fr_job_control_rank() == -1 && !fr_job_control_take(&message));
 }
 
-// Who takes no part, or is on another host.
+// Processes that take no part, or are on another host, are not reached.
 static void run_absent(void)
 {
     job_introduce();
@@ -77,8 +77,8 @@ static void run_absent(void)
     job_close_all();
 }
 
-// In any order; the last one to attach takes the name away. Who comes with other numbers, or finds
-// memory of another size, is refused.
+// In any order; the last one to attach takes the name away. A process that comes with other
+// numbers, or finds memory of another size, is refused.
 static void run_attach(void)
 {
     job_introduce();
@@ -101,7 +101,8 @@ static void run_attach(void)
     job_close_all();
 }
 
-// What another user, or a link, has put in its place. No root can be anybody's.
+// Memory of another user, or a link, that stands in its place is not used. Root is left out, since
+// it can be anybody.
 static void run_foreign(void)
 {
     char text[64];
@@ -275,8 +276,8 @@ static void run_hostile(void)
     job_close_all();
 }
 
-// Nor a rank: of none, of what takes no part, of what is on another host. What comes behind such a
-// message is taken.
+// Messages with a made-up rank are dropped: of no process, of one that takes no part, of one on
+// another host. The messages behind them are taken.
 static void run_nobody(void)
 {
     const int32_t made_up[] = {-1, INT32_MIN, INT32_MAX, 1, 2, 3};
@@ -345,7 +346,7 @@ static const void *share(unsigned char own[COMMON_BYTES])
     return fr_job_control_share(own);
 }
 
-// What all know is there once, and stays when all else is closed.
+// Facts that all processes know are there once, and stay when all else is closed.
 static void run_common(void)
 {
     static unsigned char own[COMMON_BYTES];
@@ -366,7 +367,7 @@ static void run_common(void)
     CHECK(common == NULL || munmap((void *)(uintptr_t)common, sizeof(own)) == 0);
 }
 
-// Who knows something else keeps that.
+// A process that knows other facts keeps its own.
 static void run_common_other(void)
 {
     static unsigned char own[COMMON_BYTES];
@@ -437,8 +438,8 @@ static bool goes(const char *name)
     return access(name, F_OK) != 0;
 }
 
-// What a process that was killed has left is taken away by the next that makes a name, and what
-// another one has is not.
+// The next process that makes a name removes what a killed process has left behind, and nothing
+// that a living one has.
 static void run_abandoned(void)
 {
     struct fr_job_secret others, own, late;

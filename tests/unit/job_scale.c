@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a process makes of the facts of very many: hosts, cliques and partners come out right, in
-// memory that grows no faster than the job. The time it takes is printed.
+// Facts of very many processes: hosts, cliques and partners come out right, in memory that grows no
+// faster than the job. The time it takes is printed.
 #include "job/process_facts.c" // of which this program has no other copy
 
 #include "check.h"
@@ -78,7 +78,7 @@ static int expected_cliques(int size)
     return cliques;
 }
 
-// The same facts in memory of others: what remains of its own is small.
+// Uses the same facts in memory of others: the process's own memory for them is small.
 static void check_given(const struct fr_job_facts *facts, int size, size_t bytes)
 {
     size_t all = fr_job_facts_bytes(), before = allocated();

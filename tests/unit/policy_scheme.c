@@ -61,7 +61,7 @@ static bool has_room_for_rails(const struct fr_policy_message *m)
     return !m->host_full || (m->rails_reach_device && !m->workspace_full && !m->host_memory);
 }
 
-// What must be true of a message that goes by a scheme, and is enough for it.
+// Returns whether a message may go by a scheme: a condition that is necessary and sufficient.
 static bool is_allowed(const struct fr_policy_message *m, enum fr_policy_scheme scheme)
 {
     if (scheme == FR_SCHEME_NONE)

@@ -13,7 +13,7 @@
 
 enum { AUTO = -1 };
 
-// What stands in the manual pages.
+// The defaults that the manual pages name.
 static const size_t defaults[FR_SIZE_COUNT] = {
     [FR_SIZE_EXCHANGE_CE] = 4 << 20, [FR_SIZE_SPREAD_CE] = 4 << 20,
     [FR_SIZE_GATHER_CE] = 4 << 20,   [FR_SIZE_MESSAGE_CE] = 0,

@@ -127,7 +127,7 @@ static inline int process_run(const struct process_case *at)
         int code = WIFEXITED(status) ? WEXITSTATUS(status) : CHECK_FAIL;
         if (ended < 0 || !WIFEXITED(status))
             fprintf(stderr, "%s: a process ended with 0x%x\n", at->name, (unsigned)status);
-        // Who cannot take part ends those that wait for him.
+        // A process that cannot take part ends those that wait for it.
         if (code == CHECK_SKIP || worst == CHECK_PASS)
             worst = code;
     }

@@ -146,7 +146,7 @@ static void test_refused(void)
     close_one();
 }
 
-// What a transfer uses stays registered until it is finished.
+// Memory that a transfer uses stays registered until the transfer is finished.
 static void test_pinned_by_transfer(void)
 {
     begin_usual();
@@ -165,7 +165,7 @@ static void test_pinned_by_transfer(void)
     close_pair();
 }
 
-// What is registered of device memory and in no use, in the order of ids, some at a time.
+// Lists registered device memory that is not in use, in the order of ids, some at a time.
 static void test_idle(void)
 {
     enum { COUNT = 10 };

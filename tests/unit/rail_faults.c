@@ -118,7 +118,7 @@ static void test_error_of_write(void)
     close_pair();
 }
 
-// Nor does it end as taken back while something of it may still land.
+// A write does not end as cancelled while something of it may still land.
 static void test_cancel_of_write(void)
 {
     for (int stalled = 0; stalled <= 1; stalled++) {
@@ -162,13 +162,14 @@ static void test_silence(void)
         do
             read_and_check(0, 0, MEMORY);
         while (counters_of(rail).errors == 0 && seconds() < until);
-        // What the rail never took leaves nothing on its way, for which an initiator is replaced.
+        // Stripes that the rail never took leave nothing on its way, and only for that an initiator
+        // is replaced.
         unsigned replaced = count_events(STANDIN_EP_CLOSED, -1);
         CHECK(replaced <= 1 && count_events(STANDIN_EP_CLOSED, (int)rail) == replaced, "%u times",
               replaced);
         all_replaced += replaced;
         CHECK(counters_of(rail).errors == 1 && counters_of(rail).again == 0);
-        // What was on its way there is gone with the endpoint.
+        // Stripes that were on their way there are gone with the endpoint.
         memset(near_memory, 0x55, MEMORY);
         standin->stalled[rail] = false;
         for (int i = 0; i < 100; i++)
@@ -343,7 +344,7 @@ static void test_cancel(void)
     fr_rail_cancel(transfer);
     CHECK(wait_for(transfer) == FR_ERR_CANCELLED);
     read_and_check(0, 0, MEMORY);
-    // Of a peer that does not answer: what is on its way is ended after a while.
+    // Transfers with a peer that does not answer are ended after a while.
     stall_all(true);
     transfer = start_read(0, 0, MEMORY);
     fr_rail_poll(near);
@@ -425,8 +426,8 @@ static void test_two_peers(void)
     close_pair();
 }
 
-// What was lost is tried again: a link after an error, and a rail whose endpoint could not be
-// opened.
+// Lost links and rails are tried again: a link after an error, and a rail whose endpoint could not
+// be opened.
 static void test_back_again(void)
 {
     struct fr_rail_options options = usual_options();
@@ -451,8 +452,8 @@ static void test_back_again(void)
     }
 }
 
-// A process that does not poll has what was lost back as well once it does. What a trial loses is
-// no warning.
+// A process that does not poll has what was lost back as well once it does. A link that a trial
+// loses causes no warning.
 static void test_back_after_rest(void)
 {
     struct fr_rail_options options = usual_options();
@@ -518,7 +519,7 @@ static void test_two_silent_peers(void)
     }
 }
 
-// What is lost by what is tried again says nothing of the rails, since it was lost before.
+// The loss of a link that is tried again says nothing of the rails, since it was lost before.
 static void test_trials_of_two(void)
 {
     begin_usual();
@@ -539,7 +540,8 @@ static void test_trials_of_two(void)
     close_pair();
 }
 
-// Nor does what is lost by what is taken back, and a long transfer of another process goes on.
+// The loss of a link by cancelled transfers says nothing of the rails either, and a long transfer
+// of another process goes on.
 static void test_cancel_of_two(void)
 {
     struct fr_rail_transfer *others[2];
@@ -636,7 +638,7 @@ static void test_met_while_out(void)
     close_pair();
 }
 
-// What is on its way on rails that are out, to a process that has gone silent, ends as well.
+// Stripes on their way over rails that are out, to a process that has gone silent, end as well.
 static void test_silent_while_out(void)
 {
     struct fr_rail_options options = usual_options();

@@ -107,7 +107,7 @@ static void test_cuda(void)
         CHECK(flushes == 1 && !flushed_too_early, "%u flushes", flushes);
         for (unsigned i = 0; i < 4; i++)
             check_order(i, "");
-        // What the driver does not do, the NICs do.
+        // The NICs flush where the driver does not.
         flush_result = FR_ERR_DEVICE;
         read_device();
         CHECK(flushes == 2);
@@ -205,7 +205,7 @@ static void test_silent_flush(void)
     close_pair();
 }
 
-// Nor does one that the NIC refuses leave anybody waiting.
+// A flush that the NIC refuses leaves nobody waiting.
 static void test_refused_flush(void)
 {
     begin_device_case();
@@ -217,7 +217,8 @@ static void test_refused_flush(void)
     close_pair();
 }
 
-// Nor one that the NIC never has room for, nor the completion of a write that is never told.
+// A flush for which the NIC never has room leaves nobody waiting, nor does a write whose completion
+// never comes.
 static void test_stuck_flush(void)
 {
     begin_device_case();

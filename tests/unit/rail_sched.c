@@ -169,7 +169,7 @@ static void test_rates(void)
         fr_rail_load_done(load, MIB, true, now += 1000000);
     CHECK(load->measured && load->bytes_per_s == 1000ull * MIB, "%llu",
           (unsigned long long)load->bytes_per_s);
-    // What did not arrive says nothing.
+    // Pieces that did not arrive say nothing.
     for (int i = 0; i < 8; i++)
         fr_rail_load_sent(load, MIB, now);
     for (int i = 0; i < 8; i++)
@@ -187,7 +187,7 @@ static void test_rates(void)
         CHECK(load->bytes_per_s == 1000ull * MIB, "%d: %llu", dry,
               (unsigned long long)load->bytes_per_s);
     }
-    // But one that has not been measured is.
+    // A rail that has not been measured yet is measured even so.
     load->measured = false;
     for (int i = 0; i < 4; i++)
         fr_rail_load_sent(load, MIB, now);

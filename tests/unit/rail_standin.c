@@ -65,7 +65,7 @@ static void test_modes(void)
     CHECK(fr_rail_open(&options, &near) == FR_ERR_NOT_FOUND);
 }
 
-// What is emulated, the provider says that knows.
+// The provider's capabilities say whether it emulates writes.
 static void test_emulated(void)
 {
     for (unsigned set = 0; set < 8; set++) {
@@ -184,7 +184,7 @@ static void test_refused_arguments(void)
     CHECK(fr_rail_register(near, &none, &region) == FR_ERR_INVALID);
     struct fr_rail_memory device = {.address = near_memory, .bytes = 8, .kind = FR_RAIL_CUDA};
     CHECK(fr_rail_register(near, &device, &region) == FR_ERR_UNSUPPORTED);
-    // Of a part of a region nothing else can be read.
+    // The key of a part of a region gives access to nothing else.
     key_bytes = fr_rail_describe(far_region, 100, 50, key);
     CHECK(fr_rail_read(near, FAR, key, key_bytes, 1, near_region, 0, 50, &transfer) ==
           FR_ERR_INVALID);
@@ -194,8 +194,8 @@ static void test_refused_arguments(void)
     close_pair();
 }
 
-// Each call of libfabric's fails, the first time to the thirtieth. What is asked for is had, or
-// refused with an error; nothing is left open, and no byte is wrong.
+// Each call of libfabric's fails, the first time to the thirtieth. Each request succeeds or ends
+// with an error. Nothing is left open, and no byte is wrong.
 static void test_failing_calls(void)
 {
     static const char *const calls[] = {
@@ -271,8 +271,8 @@ static void stall_for(unsigned milliseconds)
     }
 }
 
-// Who waits rests while a slow rail has enough on its way, and else never: what is not known yet is
-// taken to be fast.
+// A waiting thread rests while a slow rail has enough on its way, and else never: a rail that is
+// not known yet is taken to be fast.
 static void test_rests(void)
 {
     enum { BYTES = 256 << 10, STALL_MS = 20, TRIES = 50 };
@@ -300,8 +300,8 @@ static void test_rests(void)
     close_pair();
 }
 
-// Nor on a rail that would fill its socket meanwhile, however much is on its way: it would be slow
-// for that alone, and then look right for a slow one.
+// A waiting thread never rests on a rail that would fill its socket meanwhile, however much is on
+// its way: the rail would be slow for that alone, and then be taken for a slow one.
 static void test_rests_fit(void)
 {
     enum { BYTES = 4 << 20, TRIES = 20, FAST = 700000000 };

@@ -184,7 +184,7 @@ static inline bool is_ended(const struct fr_rail_transfer *transfer)
     return fr_rail_test(transfer, &status);
 }
 
-// That exactly these bytes have been read.
+// Checks that exactly these bytes have been read.
 static inline void check_read(size_t from, size_t to, size_t bytes)
 {
     CHECK(memcmp(near_memory + to, expected + from, bytes) == 0, "%zu bytes", bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Counters of threads that come and go: what they add up to, which calls are timed, and what
-// happens when there are more rows than room. And the text that files are made of.
+// happens when there are more rows than room. Also the text that files are made of.
 #include "config.h"
 
 #include "report/report_int.h"
@@ -63,7 +63,7 @@ static unsigned count_slabs(void)
 
 static void test_threads(void)
 {
-    // The same text at several addresses is one scheme.
+    // One text at several addresses is one scheme.
     static char schemes[THREADS][8];
     for (int round = 0; round < ROUNDS; round++) {
         pthread_t threads[THREADS];
@@ -84,8 +84,8 @@ static void test_threads(void)
     CHECK(count_slabs() <= THREADS, "%u slabs", count_slabs());
 }
 
-// What an earlier call has posted is counted, and the call that completes it goes the same way; one
-// that has nothing to do with it does not.
+// A buffer that an earlier call has posted is counted, and the call that completes it counts for
+// the same path. A call that has nothing to do with it does not.
 static void test_posted(void)
 {
     struct fr_report_buffer posted = buffer_of(FR_PATH_PEER, "get"),
@@ -108,7 +108,7 @@ static void test_posted(void)
     CHECK(find(FR_FN_MPI_Wait, FR_PATH_PEER, "get").calls == 1);
 }
 
-// Of calls that are short and many only some are timed. How long they took is nothing to assert.
+// Only some of many short calls are timed. Their time is not asserted.
 static void test_sampled_time(void)
 {
     for (int i = 0; i < 4 * CALLS; i++) {

@@ -80,7 +80,8 @@ static void test_collective(void)
     CHECK(says(&verdict, "waiting for rank 5."));
 }
 
-// What other ranks do not do tells nothing: a root, and one that has more to send.
+// A rank whose work differs from that of others tells nothing: a root, and one that has more to
+// send.
 static void test_unlike(void)
 {
     struct fr_verdict_rank *ranks = new_ranks(RANKS);

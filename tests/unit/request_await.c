@@ -93,7 +93,7 @@ bool fr_rndv_incoming_any_here(void)
     return has_come;
 }
 
-// So many come with each question.
+// The number of messages that come with each question.
 static uint64_t sent, sent_each;
 
 uint64_t fr_rndv_incoming_entered(void)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Completion calls with an MPI of its own, in which some of the copies that follow fail: what each
-// request has come to stands in its own status, and an error comes with all of them set. And in
-// which there is no memory.
+// request has come to stands in its own status, and an error comes with all of them set. Some of
+// these calls find no memory.
 #include "config.h"
 
 #include "request/set_int.h"
@@ -393,8 +393,8 @@ static void check_long_list(void)
     op_of[MOST] = NULL;
 }
 
-// Of a list of receives into host memory those that are complete are looked up, by what they were:
-// all of them where something is received from within the call.
+// A call looks up the receives into host memory of its list that are complete, by their posted
+// requests. It looks up all of them where it has received something itself.
 static void check_late(void)
 {
     struct fr_request_op op = {.fn = FR_FN_MPI_Irecv, .active = true, .plain = true};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Deliveries of many receives of which some have failed before: each RTS is followed once, in goes
 // of a fixed size. With a receive of its own that only counts. Copies that fail are failures of
-// those that have any. What has come is counted once. And a new communicator gets its name once,
-// when it is complete.
+// those that have any. A message that has come is counted once. A new communicator gets its name
+// once, when it is complete.
 #include "config.h"
 
 #include "fabrail/job.h"

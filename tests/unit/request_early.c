@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Receives that have come though nobody is completing them, and when a call that waits begins them.
-// What finds and receives a message is simulated.
+// The functions that find and receive a message are simulated.
 #include "config.h"
 
 #include "check.h"
@@ -322,7 +322,7 @@ static void test_long(void)
     check_begun(2);
 }
 
-// What others wait for, and what another thread might have to end, is ended at once.
+// Operations that others wait for, or that another thread might have to end, are ended at once.
 static void test_waits(void)
 {
     start(4096);

@@ -187,7 +187,7 @@ static void set_up(struct fr_request_set *set, enum fr_fn fn, fr_word *args, fr_
     set->deferred = set->inline_deferred;
 }
 
-// What a receiver has to say of a send is heard in each test that it is waited for in.
+// Each test of a send acts on what its receiver has said of it.
 static void test_one(void)
 {
     static struct fr_request_set set;

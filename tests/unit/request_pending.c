@@ -257,7 +257,8 @@ static struct fr_request_op request_of(int peer)
     return op;
 }
 
-// What has a request is copied back by the call that synchronises its window, once; but not freed.
+// The call that synchronises a window copies the results of operations with requests back, once,
+// and does not free them.
 static void check_requests(void)
 {
     struct fr_request_op get = request_of(1), put = request_of(1);

@@ -77,7 +77,8 @@ int64_t fr_abi_status_size(const void *status)
     return *(const char *)status == 'l' ? FR_RNDV_RTS_LONGEST + 1 : FR_RNDV_RTS_BYTES;
 }
 
-// What every RTS begins with, and here every message: what tells them apart comes behind it.
+// The first bytes of every RTS, and here of every message: the bytes behind them tell messages
+// apart.
 uint64_t fr_rndv_rts_begin;
 #define NOTHING "\0\0\0\0\0\0\0\0"
 enum { BEGIN_BYTES = sizeof(NOTHING) - 1 };
@@ -313,8 +314,8 @@ static void test_late(void)
     CHECK(fr_request_posted_end_late(list, 5, NULL), "which is none of these");
 }
 
-// What is added finds the place of one that was completed in a way that nobody saw, and others
-// where its own is taken, or claimed by a call that is not over.
+// A receive that is added reuses the entry of one that was completed in a way that nobody saw. It
+// takes another entry where its own is taken, or claimed by a call that is not over.
 static void test_late_reuse(void)
 {
     static const unsigned char a[MESSAGE_BYTES], b[MESSAGE_BYTES];
@@ -428,7 +429,7 @@ static void test_look(void)
     fr_request_posted_forget(claim(101));
 }
 
-// What a thread has claimed is looked at by another, unless the thread may have left it.
+// Another thread looks at an entry that a thread has claimed, unless that thread may have left it.
 static void test_take(void)
 {
     static const unsigned char plain[MESSAGE_BYTES] = NOTHING "B", rts[MESSAGE_BYTES] = NOTHING "A";

@@ -217,7 +217,8 @@ static void test_freed(void)
     CHECK(tests > 0, "it is looked at");
 }
 
-// What it brings is followed by the thread that has it in hand, for which one that probes waits.
+// The thread that has a receive in hand follows what it brings, and a thread that probes waits for
+// that.
 static void test_in_hand(void)
 {
     pthread_t other;
@@ -232,8 +233,8 @@ static void test_in_hand(void)
     CHECK(tests == 2, "looked at again: %u", tests);
 }
 
-// Of many that are not over a call looks at a few, and all have their turn: those that were not
-// over do not keep others from it. Who probes asks for no send.
+// A call looks at a few of many operations that are not over, and all have their turn: those that
+// were not over do not keep others from it. A probe does not ask for sends.
 static void test_many_freed(void)
 {
     enum { CALLS = 2 * MANY };

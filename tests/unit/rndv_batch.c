@@ -21,7 +21,7 @@ struct letter {
     unsigned char rts[RTS_BYTES];
 };
 
-// What rank 1 tells of a window: which messages have come, and whether all did by scheme get.
+// Rank 1's answer for a window: which messages have come, and whether all did by scheme get.
 struct answer {
     uint64_t came;
     bool all_got;
@@ -404,7 +404,7 @@ static void fail_some(void)
          CUDA_ERROR_UNKNOWN);
 }
 
-// Any call of a window fails once. What is lost is told, and later windows come whole.
+// Any call of a window fails once. The loss is reported, and later windows come whole.
 static void run_any_fails(void)
 {
     unsigned long used = 0, launches = 0;

@@ -233,7 +233,7 @@ static void test_workspace(void)
     finish();
 }
 
-// Of an allocation beyond half of the bound only what is needed is registered.
+// Only the bytes in question are registered of an allocation beyond half of the bound.
 static void test_large(void)
 {
     if (!start(true))
@@ -273,7 +273,7 @@ static void test_setting(void)
     test_without(true);
 }
 
-// Of a process that has handed MPI no buffer yet: the device that its thread uses.
+// A process that has handed MPI no buffer yet counts as using the device of its thread.
 static void test_current(void)
 {
     const struct fr_device_range first = {.caps = FR_DEVICE_OWNED, .device = 0};
@@ -290,7 +290,7 @@ static void test_current(void)
     finish();
 }
 
-// What the driver says of the order of writes and of its flush.
+// The driver says how writes are ordered and how it flushes them.
 static void test_driver(void)
 {
     CUcontext context;

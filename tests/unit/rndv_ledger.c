@@ -46,8 +46,8 @@ static void run_closed(void)
     host_close();
 }
 
-// Other bytes than these are no RTS. What the scheme's byte says is a hint alone; that the message
-// is not to be looked up, its receiver cannot check, unless it were his own.
+// Other bytes than these are no RTS. The scheme's byte is a hint alone. The receiver cannot check
+// that a message is not to be looked up, unless it is its own.
 static void check_bytes(const unsigned char *rts)
 {
     static const unsigned char flips[] = {1, 0x80, 0xff};
@@ -83,7 +83,7 @@ static void check_bytes(const unsigned char *rts)
     CHECK(!fr_rndv_incoming_read(changed, &incoming), "too short for an RTS");
 }
 
-// Of another job, with all else as here.
+// An RTS of another job is none, with all else as here.
 static void check_secret(const struct host_message *message)
 {
     struct fr_rndv_incoming incoming;
@@ -288,8 +288,8 @@ static bool is_in_doubt(void)
     return fr_rndv_ledger_is_doubted(&(struct fr_rndv_address){0, 30, 1});
 }
 
-// What tells which message was cut off: the bytes that name it, or that it is an RTS at all, by the
-// order of messages.
+// A message that was cut off is found by the bytes that name it, or by the order of messages where
+// the bytes show only an RTS.
 static void check_cut_found(const struct host_message *first, const struct host_message *second)
 {
     enum { NAMED_BYTES = offsetof(struct fr_rndv_rts, bytes), BEGIN_BYTES = 8 };

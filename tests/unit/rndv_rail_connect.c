@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a process meets another one over rails, on the stand-in for libfabric: the test is the other
-// one, and the clock. Rails that could not be read over, and messages that were not read, are tried
-// again after a time that doubles, in rounds of which each word is said once, whoever begins; what
-// never can work stays so, and nothing is said to the dead or at the end.
+// Connections of a process with another one over rails, on the stand-in for libfabric: the test is
+// the other one, and the clock. Rails that could not be read over, and messages that were not read,
+// are tried again after a time that doubles, in rounds of which each word is said once, whoever
+// begins; what never can work stays so, and nothing is said to the dead or at the end.
 #include "config.h"
 
 #define RNDV_RANKS 4
@@ -105,7 +105,8 @@ static void say_word(enum fr_job_control_kind kind, uint32_t word)
     say(kind, &word, sizeof(word));
 }
 
-// What was said next, of a kind; -1 if it was nothing or of another kind.
+// Takes the next message of this process. Returns its word, -1 if there is none or it is of another
+// kind.
 static int64_t hear(enum fr_job_control_kind kind)
 {
     uint32_t word = 0;
@@ -248,7 +249,7 @@ static void test_unread(void)
     finish();
 }
 
-// What was read of the other before is not taken for what is read now.
+// Bytes that were read of the other process before are not taken for those that are read now.
 static void test_unread_later(void)
 {
     open_far();
@@ -318,7 +319,7 @@ static void test_asked(void)
     pass(200);
     CHECK(hear(FR_CONTROL_RAIL_KNOWN) == 0 && hear(FR_CONTROL_RAIL_REACHED) == NICS);
     say_word(FR_CONTROL_RAIL_REACHED, NICS);
-    // And once more before this process has done its part.
+    // The other process begins once more before this one has done its part.
     standin->stalled[0] = standin->stalled[1] = true;
     say_word(FR_CONTROL_RAIL_KNOWN, 0);
     pass(200);
@@ -332,7 +333,7 @@ static void test_asked(void)
     finish();
 }
 
-// Who is asked a little before its own links are due waits for these.
+// A process that is asked a little before its own links are due waits for these.
 static void test_asked_early(void)
 {
     open_far();
@@ -438,7 +439,7 @@ static void test_never(void)
     CHECK(fr_rndv_rails_to(OTHER) == 0 && is_quiet() && served == 0);
     CHECK(!fr_rndv_retry_queue_is_due());
     finish();
-    // So are those that lead nowhere from there.
+    // Rails that lead nowhere from there are of no use either.
     open_far();
     CHECK(fr_rndv_rails_to(OTHER) == 0);
     pass(STEP_MS);

@@ -90,7 +90,7 @@ bool __wrap_fr_rndv_thread_start(struct fr_rails *rails, int device)
     return true;
 }
 
-// What was said next, if it is of this kind.
+// Takes the next message of this process. Returns whether it is of this kind.
 static bool hear(enum fr_job_control_kind kind, struct fr_rndv_entry *entry)
 {
     memset(entry, 0, sizeof(*entry));
@@ -208,7 +208,7 @@ static bool ends(uint64_t *bytes, bool *lost)
     return ended;
 }
 
-// That the first so many bytes are there, and none beyond `most`.
+// Checks that the first `least` bytes are there, and none beyond `most`.
 static void check_written(size_t least, size_t most)
 {
     CHECK(memcmp(far_memory + TO, expected + FROM, least) == 0, "%zu bytes", least);
@@ -312,7 +312,7 @@ static void test_lost(void)
     finish();
 }
 
-// What is on its way when the send has to go ends first.
+// Writes that are on their way when the send has to go end first.
 static void test_stopped_on_its_way(void)
 {
     struct fr_rndv_entry entry;
@@ -331,7 +331,8 @@ static void test_stopped_on_its_way(void)
     finish();
 }
 
-// Who asks for nonsense, or too late, or of a sender that does not write, hears so at once.
+// A receiver that asks for nonsense, or too late, or of a sender that does not write, hears so at
+// once.
 static void check_refused(const struct fr_rndv_entry *entry, int from)
 {
     struct fr_rndv_entry answer;
@@ -382,7 +383,7 @@ static void test_does_not_write(void)
     finish();
 }
 
-// What a sender says of itself, and expects of receivers like it.
+// A sender says by bits what it can do, and expects the same of receivers like it.
 static void test_verbs(void)
 {
     for (unsigned set = 0; set < 8; set++) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a receiver knows of senders whose ledger it does not see: copies of entries, by calls and by
-// control messages, what becomes of them, plain messages that it is told of, and memory that runs
-// out.
+// A receiver's replica of ledgers that it does not see: copies of entries, by calls and by control
+// messages, and how they end; notices of plain messages; and memory that runs out.
 #include "config.h"
 
 #include "fabrail/rndv/progress.h"
@@ -171,7 +170,7 @@ static void check_order(void)
     CHECK(is_first(2, 7, 1, true, 100) && is_first(1, 8, 1, true, 101));
     CHECK(is_first(1, 7, 2, true, 102) && answer(3, 7, 1) == FR_RNDV_UNKNOWN);
 
-    // Of 20 a thread of the sender's tells later than another one of 21.
+    // One thread of the sender tells of 20 later than another one of 21.
     tell(1, FR_CONTROL_RTS, entry_of(21, 8, 1, 121));
     CHECK(fr_rndv_replica_take(1, 20 * FR_SLOT_ONE, false));
     tell(2, FR_CONTROL_RTS, entry_of(20, 7, 1, 220));
@@ -264,7 +263,8 @@ static void run_known(void)
     close_alone();
 }
 
-// Who cannot keep an entry says so to the receive that comes for it, and no receive waits for it.
+// A process that cannot keep an entry fails the receive that comes for it, and no receive waits for
+// it.
 static void run_memory(void)
 {
     struct fr_rndv_incoming incoming;
@@ -383,7 +383,7 @@ static void await_state(const struct host_message *message, enum fr_rndv_state s
     }
 }
 
-// What no process of this version sends changes nothing.
+// Messages that no process of this version sends change nothing.
 static void send_nonsense(const struct host_message *message)
 {
     struct fr_rndv_entry entry = {.number = message->number, .ready = 99};

@@ -286,7 +286,7 @@ static void leave_behind(void)
     }
 }
 
-// What was undone is as if it had never been.
+// A cancelled send is as if it had never been.
 static void cancel_some(void)
 {
     unsigned char rts[3][RTS_BYTES];
@@ -346,7 +346,7 @@ static void check_lengths(void)
     CHECK(rts_length(41, 0, 1) == 41, "with the message");
 }
 
-// What the scheme, or a rule, does not allow.
+// Starts sends that the scheme, or a rule, does not allow.
 static void start_in_vain(void)
 {
     struct fr_policy_scheme_choice choice;

@@ -34,7 +34,7 @@ static void check_move(size_t bytes, bool remote)
     fr_staging_view_measure(&send.view);
     CHECK(fr_rndv_stage_open(&send, FR_PATH_PEER) == FR_OK);
     CHECK(fr_rndv_stage_begin_on_device(&send, false, &ready) == FR_OK);
-    // What is told of as there is all of it or nothing yet.
+    // The bytes that are said to be there are all or none.
     CHECK(ready == (remote && bytes == ONE_STEP ? bytes : 0), "%ju are there", (uintmax_t)ready);
     CHECK(fr_rndv_stage_to_host(&send) == FR_OK);
     CHECK(send.stage.view.path == FR_PATH_HOST && !send.stage.copying && send.failure == FR_OK);
@@ -50,7 +50,7 @@ static size_t lent(void)
     return workspace_usage().lent_bytes;
 }
 
-// What the driver cannot copy to host memory holds none of it.
+// A send that the driver cannot copy to host memory holds none of it.
 static void check_failed_copy(void)
 {
     static struct fr_rndv_send send;

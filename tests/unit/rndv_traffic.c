@@ -34,7 +34,8 @@ enum {
 
 enum letter_kind { LETTER_RTS, LETTER_PLAIN, LETTER_LAST };
 
-// What a socket carries: an RTS with what its receiver could know of the message only afterwards.
+// A datagram of a socket: an RTS, and facts about the message that its receiver learns only
+// afterwards.
 struct letter {
     int32_t kind;
     int32_t from, tag;

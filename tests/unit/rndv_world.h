@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What tests of module rndv have in place of module job, but for who there is: no NVLink between
-// hosts, and no MPI.
+// Functions that tests of module rndv have in place of module job, other than who is there: no
+// NVLink between hosts, and no MPI.
 #ifndef FR_TESTS_UNIT_RNDV_WORLD_H
 #define FR_TESTS_UNIT_RNDV_WORLD_H
 

@@ -148,7 +148,8 @@ static void test_reuse(void)
     CHECK_USAGE(0, 0);
 }
 
-// What is too small for a request gives way to what is half as large again; what is in use stays.
+// Memory that is too small for a request gives way to memory half as large again; memory in use
+// stays.
 static void test_growth(void)
 {
     struct fr_staging_lease a = borrow(8 * MIB);
@@ -210,7 +211,7 @@ static void test_bound(void)
     CHECK_USAGE(0, 0);
 }
 
-// What nobody has used for seconds goes when something else is returned.
+// Memory that nobody has used for seconds goes when something else is returned.
 static void test_idle(void)
 {
     const uint64_t start_ns = (uint64_t)1 << 40;
@@ -223,7 +224,7 @@ static void test_idle(void)
     a = borrow(2 * MIB); // the newer one, which was returned last
     fr_staging_device_return(a.extent, start_ns + FR_STAGING_IDLE_NS);
     CHECK_USAGE(2 * MIB, 0);
-    // What is left goes without another lease, but not too soon.
+    // The remaining memory goes without another lease, but not too soon.
     CHECK(fr_staging_device_has_idle());
     fr_staging_device_trim(start_ns + 2 * FR_STAGING_IDLE_NS - 1);
     CHECK_USAGE(2 * MIB, 0);

@@ -22,7 +22,7 @@ enum { THREADS = 4, HELD = 24, LEASES = 1000000, FEW_LEASES = 5000, MAX_SECONDS 
 #define MAX_BYTES    (1024 * MIB) // on device 0
 #define LEFT_BYTES   (256 * MIB)  // on device 1, whose other memory the application has
 
-// What is lent just now, to see that none of it is lent twice.
+// Leases that are out, to see that no memory is lent twice.
 static pthread_mutex_t live_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct live {
     uintptr_t low, high; // 0 when nothing is lent here

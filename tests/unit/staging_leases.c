@@ -218,7 +218,7 @@ static void test_absent(void)
     CHECK_USAGE(0, 0, 0);
 }
 
-// What nobody has: a caller that tries again says nothing of it.
+// Memory that nobody has: a caller that tries again logs nothing.
 static void test_lack(void)
 {
     struct fr_staging_lease lease;

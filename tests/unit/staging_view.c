@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a view by absolute addresses says of its memory, where pieces of one size, equally far
-// apart, have become rows of one copy. And what a view of host memory waits for.
+// The description of memory by a view of absolute addresses, where pieces of one size, equally far
+// apart, have become rows of one copy. Also the work that a view of host memory waits for.
 #include "config.h"
 
 #include "fabrail/staging/path.h"

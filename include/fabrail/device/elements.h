@@ -9,7 +9,7 @@
 
 #define FR_REDUCE_NAME "fr_reduce"
 
-// Which sources the result in each target combines.
+// Says which sources the result in each target combines.
 enum fr_reduce_mode {
     FR_REDUCE_ALL,       // each target gets the result of all sources
     FR_REDUCE_SCAN,      // target i gets the result of sources 0 to i

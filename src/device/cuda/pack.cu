@@ -191,7 +191,8 @@ static __device__ __forceinline__ bool wait_at(const struct fr_pack_gate &gate)
     }
 }
 
-// Tells the host that this block has copied nothing. What tells it that the block is done follows.
+// Tells the host that this block has copied nothing. The word that tells it that the block is done
+// follows.
 static __device__ __forceinline__ void tell_late(const struct fr_pack &pack,
                                                  const struct fr_pack_gate &gate)
 {

@@ -16,8 +16,8 @@
 // that others need can be launched meanwhile, and wait for the answer (round.h).
 //
 // The device is not made to wait in its place. An event on the legacy stream would make all
-// blocking streams of the application wait for each other. And where ranks agree in host memory,
-// others reach this rank's memory when the host says that it is quiet.
+// blocking streams of the application wait for each other. Where ranks agree in host memory, others
+// reach this rank's memory when the host says that it is quiet.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"

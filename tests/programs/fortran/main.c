@@ -3,10 +3,10 @@
 // call the harness through these few functions.
 #include "../harness.h"
 
-// Of the Fortran program: calls MPI_Init through its own interface.
+// Calls MPI_Init through the Fortran program's interface. In Fortran.
 void fortran_init(void);
 
-// Of the Fortran program: all that it does with messages of so many bytes.
+// Makes all calls of the program with messages of so many bytes. In Fortran.
 void fortran_step(struct run *run, size_t bytes);
 
 int run_rank(const struct run *run);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is remembered of shared memory, for tests: the library itself need not tell.
+// Facts about shared memory that are remembered, for tests: the library itself need not tell.
 #ifndef FR_TESTS_UNIT_INSIDE_MEMORY_USAGE_H
 #define FR_TESTS_UNIT_INSIDE_MEMORY_USAGE_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the workspace has and has lent, for tests: the library itself need not tell.
+// Memory that the workspace has and has lent, for tests: the library itself need not tell.
 #ifndef FR_TESTS_UNIT_INSIDE_WORKSPACE_USAGE_H
 #define FR_TESTS_UNIT_INSIDE_WORKSPACE_USAGE_H
 

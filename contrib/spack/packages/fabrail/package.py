@@ -25,7 +25,7 @@ except ImportError:
 class Fabrail(AutotoolsPackage):
     """Lets MPI programs pass GPU pointers to any MPI, by one preloaded library."""
 
-    # The tree that this recipe stands in. Who copies the recipe elsewhere names the sources here.
+    # The tree that this recipe stands in. A copy of the recipe elsewhere names the sources here.
     tree = os.path.realpath(os.path.join(os.path.dirname(__file__), *[".."] * 4))
     manual_download = True
     url = f"file://{os.getcwd()}/fabrail-0.1.0.tar.gz"
