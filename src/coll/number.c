@@ -5,16 +5,34 @@
 
 #include "fabrail/coll/number.h"
 
+enum { LISTS = 1024 };
+
 static struct fr_lock lock = FR_LOCK_INIT;
-static struct fr_coll_number *all FR_GUARDED_BY(lock);
-static uint64_t drawn FR_GUARDED_BY(lock); // so many, ever
+static struct fr_coll_number *lists[LISTS] FR_GUARDED_BY(lock); // by value
+static uint64_t drawn FR_GUARDED_BY(lock);                      // so many, ever
 
 static bool is_taken(uint32_t value) FR_REQUIRES(lock)
 {
-    const struct fr_coll_number *number = all;
+    const struct fr_coll_number *number = lists[value % LISTS];
     while (number && number->value != value)
         number = number->next;
     return number != NULL;
+}
+
+static void enter(struct fr_coll_number *number) FR_REQUIRES(lock)
+{
+    struct fr_coll_number **first = &lists[number->value % LISTS];
+    number->next = *first;
+    *first = number;
+}
+
+static void leave(const struct fr_coll_number *number) FR_REQUIRES(lock)
+{
+    struct fr_coll_number **link = &lists[number->value % LISTS];
+    while (*link && *link != number)
+        link = &(*link)->next;
+    if (*link)
+        *link = number->next;
 }
 
 void fr_coll_number_draw(struct fr_coll_number *number, uint32_t count, int rank, int size)
@@ -27,25 +45,22 @@ void fr_coll_number_draw(struct fr_coll_number *number, uint32_t count, int rank
         if (!is_taken(number->value))
             break;
     }
-    number->next = all;
-    all = number;
+    enter(number);
     fr_core_unlock(&lock);
 }
 
 void fr_coll_number_change(struct fr_coll_number *number, uint32_t value)
 {
     fr_core_lock(&lock);
+    leave(number);
     number->value = value;
+    enter(number);
     fr_core_unlock(&lock);
 }
 
 void fr_coll_number_drop(const struct fr_coll_number *number)
 {
     fr_core_lock(&lock);
-    struct fr_coll_number **link = &all;
-    while (*link && *link != number)
-        link = &(*link)->next;
-    if (*link)
-        *link = number->next;
+    leave(number);
     fr_core_unlock(&lock);
 }

@@ -9,7 +9,7 @@
 // The number of one team. All zeros at first.
 struct fr_coll_number {
     uint32_t value;              // below the count of numbers
-    struct fr_coll_number *next; // in the list of this process
+    struct fr_coll_number *next; // in a list of this process
 };
 
 // Draws one of `count` numbers for a team of the process with this rank in a job of this size. The
