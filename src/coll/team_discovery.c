@@ -19,7 +19,7 @@ enum {
 #define NEVER     UINT64_MAX // in place of a team's first call
 
 struct fr_coll_discovery {
-    uint64_t name; // 0: never used; changed under the lock
+    uint64_t name; // 0: as if never used; changed under the lock
     // Before there is a team: the last call that any of those who have joined has come to. Later:
     // the team's first call in the upper half, its number in the lower.
     _Atomic uint64_t progress;
@@ -146,6 +146,18 @@ struct fr_coll_discovery *fr_coll_discovery_join(const struct fr_job_secret *sec
     return place;
 }
 
+// Has a slot serve other communicators. A look for one ends at a slot that was never used, so slots
+// before such a one are as good as never used.
+static void vacate(struct table *in, struct fr_coll_discovery *place)
+{
+    size_t at = (size_t)(place - in->slots);
+    place->name = NAME_LEFT;
+    if (in->slots[(at + 1) % SLOTS].name != 0)
+        return;
+    for (; in->slots[at].name == NAME_LEFT; at = (at + SLOTS - 1) % SLOTS)
+        in->slots[at].name = 0;
+}
+
 // A slot that all ranks which joined have left is free for another communicator, even if some never
 // join since they use no GPU. A rank that joins later finds nobody, and never will.
 void fr_coll_discovery_leave(struct fr_coll_discovery *place)
@@ -158,7 +170,7 @@ void fr_coll_discovery_leave(struct fr_coll_discovery *place)
     if (!lock_table(in))
         return;
     if (++place->left == place->joined)
-        place->name = NAME_LEFT;
+        vacate(in, place);
     unlock_table(in);
 }
 
