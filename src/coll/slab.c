@@ -17,7 +17,11 @@ enum {
     ALL_CHUNKS_BYTES = 512 << 10, // of all ranks together, which each rank fetches
     SLAB_BYTES = 8 << 20,         // unless that is more or less than enough parts
     LEAST_PARTS = 16,
+    FEW_PARTS = 4, // of a slab that serves one communicator and some persistent operations
+    MOST_SLABS_BYTES = 256 << 20,
 };
+
+static _Atomic size_t slabs_bytes; // of the slabs of this process
 
 static size_t round_up(size_t bytes)
 {
@@ -153,7 +157,9 @@ static void lay_out(struct fr_coll_slab *slab, size_t post_bytes)
                                                    : LONG_CHUNK_BYTES;
     slab->part_bytes = slab->bytes + FR_COLL_SLAB_CHUNKS * slab->chunk_bytes;
     const size_t parts = SLAB_BYTES / slab->part_bytes;
-    slab->memory->parts = parts < LEAST_PARTS          ? LEAST_PARTS
+    const bool is_first = atomic_load_explicit(&slabs_bytes, memory_order_relaxed) == 0;
+    slab->memory->parts = !is_first                    ? FEW_PARTS
+                          : parts < LEAST_PARTS        ? LEAST_PARTS
                           : parts < FR_COLL_SLAB_PARTS ? (unsigned)parts
                                                        : FR_COLL_SLAB_PARTS;
 }
@@ -170,6 +176,7 @@ static void drop_memory(struct fr_coll_slab_memory *memory)
             fr_ipc_forget_buffer(&memory->handles[rank].owner, memory->handles[rank].buffer_id);
     }
     fr_coll_slab_host_free(memory);
+    atomic_fetch_sub(&slabs_bytes, memory->own.bytes);
     fr_device_memory_destroy(&memory->own);
     for (unsigned place = 0; place < FR_COLL_SLAB_PARTS; place++)
         free(memory->last[place].members);
@@ -217,7 +224,8 @@ static struct fr_coll_slab *make_first(int rank, int size, size_t post_bytes)
 enum fr_status fr_coll_slab_make(int device, int rank, int size, size_t post_bytes,
                                  struct fr_coll_slab **out, struct fr_ipc_handle *handle)
 {
-    struct fr_coll_slab *slab = make_first(rank, size, post_bytes);
+    const bool has_room = atomic_load(&slabs_bytes) < MOST_SLABS_BYTES;
+    struct fr_coll_slab *slab = has_room ? make_first(rank, size, post_bytes) : NULL;
     if (!slab)
         return FR_ERR_NO_MEMORY;
     struct fr_coll_slab_memory *memory = slab->memory;
@@ -227,6 +235,7 @@ enum fr_status fr_coll_slab_make(int device, int rank, int size, size_t post_byt
     enum fr_status status =
         fr_device_memory_create(device, memory->parts * slab->part_bytes, &memory->own);
     slab->at = memory->own.address;
+    atomic_fetch_add(&slabs_bytes, memory->own.bytes);
     if (status == FR_OK)
         status = export(slab, handle);
     if (status == FR_OK)

@@ -305,6 +305,28 @@ static void run_unused(void)
     close_all(slab);
 }
 
+// However many slabs a process makes, they take a bounded part of its device.
+static void run_many_slabs(void)
+{
+    enum { MOST = 1024, MOST_MIB = 300, LEAST = 64 };
+    static struct fr_coll_slab *slabs[MOST];
+    size_t before = 0, after = 0, total = 0, count = 0;
+    struct fr_coll_slab *first = open_all();
+    struct fr_ipc_handle handle;
+    CU(cuMemGetInfo(&before, &total));
+    while (count < MOST &&
+           fr_coll_slab_make(device_here(), 0, 2, POST_BYTES, &slabs[count], &handle) == FR_OK)
+        count++;
+    CU(cuMemGetInfo(&after, &total));
+    CHECK((before - after) >> 20 < MOST_MIB && count >= LEAST, "%zu MiB of %zu slabs",
+          (before - after) >> 20, count);
+    while (count > 0)
+        fr_coll_slab_close(slabs[--count], false);
+    CHECK(fr_coll_slab_make(device_here(), 0, 2, POST_BYTES, &slabs[0], &handle) == FR_OK);
+    fr_coll_slab_close(slabs[0], false);
+    close_all(first);
+}
+
 // Has the next try of rank 1 to page-lock memory fail.
 static void refuse_lock(void)
 {
@@ -576,6 +598,7 @@ static const struct process_case cases[] = {
     {.name = "leaving", .count = 3, .run = run_leaving},
     {.name = "places", .count = 2, .run = run_places},
     {.name = "unused", .count = 2, .run = run_unused},
+    {.name = "many-slabs", .count = 2, .run = run_many_slabs},
     {.name = "pageable", .count = 3, .run = run_pageable},
     {.name = "late", .count = 3, .run = run_late},
     {.name = "never", .count = 3, .run = run_never},

@@ -30,7 +30,8 @@ enum { FR_COLL_SLAB_DEPTH = 8, FR_COLL_SLAB_WELL = 1 };
 enum { FR_COLL_SLAB_PARTS = 32 };
 
 // Makes this rank's slab on a device, and writes what the others need to map it. Returns
-// FR_ERR_UNSUPPORTED where other hosts cannot reach the device's memory. Closed with
+// FR_ERR_UNSUPPORTED where other hosts cannot reach the device's memory, and FR_ERR_NO_MEMORY also
+// where this process has too many. All but its first have few parts. Closed with
 // fr_coll_slab_close.
 FR_MUST_CHECK enum fr_status fr_coll_slab_make(int device, int rank, int size, size_t post_bytes,
                                                struct fr_coll_slab **slab,
