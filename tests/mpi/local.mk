@@ -107,6 +107,9 @@ CLEANFILES += $(fr_report_programs)
 # What run-program preloads into the ranks of an MPICH.
 EXTRA_DIST += tests/mpi/yield.c
 CLEANFILES += tests/mpi/libfryield.so
+# What hwloc finds on this machine. Where the library cannot be linked the file is empty.
+EXTRA_DIST += tests/mpi/machine.c
+CLEANFILES += tests/mpi/machine tests/mpi/machine.xml
 # What has Fabrail's shared memory in another folder.
 EXTRA_DIST += tests/mpi/shm.c
 CLEANFILES += tests/mpi/libfrshm.so
@@ -123,7 +126,7 @@ if !CROSS_COMPILING
 TESTS += $(fr_mpi_tests)
 check_DATA += $(fr_datatype_tests) $(fr_job_tests) $(fr_job_control_tests) $(fr_fabric_programs) \
     $(fr_transparency_programs) $(fr_typed_programs) $(fr_typed_far_programs) $(fr_typed_huge_programs) $(fr_external_programs) $(fr_typed_calls_programs) $(fr_typed_leave_programs) $(fr_scarce_programs) $(fr_killed_programs) $(fr_many_types_programs) $(fr_with_without_preload_programs) $(fr_names_tests) \
-    $(fr_report_programs) tests/mpi/libfryield.so $(fr_bounds_programs) $(fr_coll_multihost_programs) tests/mpi/libfrcount.so \
+    $(fr_report_programs) tests/mpi/libfryield.so tests/mpi/machine.xml $(fr_bounds_programs) $(fr_coll_multihost_programs) tests/mpi/libfrcount.so \
     tests/mpi/libfrshm.so $(MPI_FLAVOURS:%=tests/bench/job-%)
 $(fr_datatype_tests): tests/mpi/datatype_test-%: $(fr_datatype_sources) tests/mpi/datatype_test.h \
     tests/mpi/datatype_types.h \
@@ -195,6 +198,9 @@ endif
 # A wrapper of dlsym goes on by a jump: the C library looks for the next of a name after the caller.
 tests/mpi/libfrcount.so: tests/mpi/count.c
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(sim_compile) -foptimize-sibling-calls -o $@ $(srcdir)/tests/mpi/count.c -ldl
+tests/mpi/machine.xml: tests/mpi/machine.c
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(CC) $(RAILS_CPPFLAGS) $(CPPFLAGS) $(LDFLAGS) -o tests/mpi/machine \
+	    $(srcdir)/tests/mpi/machine.c -lhwloc 2>/dev/null && tests/mpi/machine $@ || : >$@
 tests/mpi/libfrshm.so: tests/mpi/shm.c
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(sim_compile) -o $@ $(srcdir)/tests/mpi/shm.c -ldl
 tests/mpi/libfryield.so: tests/mpi/yield.c
