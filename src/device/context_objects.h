@@ -28,6 +28,7 @@ struct fr_device_stream {
 // The kernels. Their parameters are in kernels.h, elements.h, round.h and shape.h.
 enum fr_device_kernel {
     FR_KERNEL_PUSH_FEW,
+    FR_KERNEL_PUSH_SOME,
     FR_KERNEL_PUSH_MANY,
     FR_KERNEL_MET_FEW,
     FR_KERNEL_MET_MANY,

@@ -61,6 +61,14 @@ unsigned fr_device_push_plan(struct fr_push_head *head, struct fr_push_piece *in
     return shares < max_blocks ? shares : max_blocks;
 }
 
+// Returns the kernel with the fewest parameters that takes so many pieces. Those of all begin alike.
+static enum fr_device_kernel kernel_for(uint32_t pieces)
+{
+    if (pieces <= FR_PUSH_FEW)
+        return FR_KERNEL_PUSH_FEW;
+    return pieces <= FR_PUSH_SOME ? FR_KERNEL_PUSH_SOME : FR_KERNEL_PUSH_MANY;
+}
+
 // Launches all pieces on one stream. Only the last launch tells the host, as it runs after the
 // others.
 static int launch(struct fr_device_work *work, const struct fr_device_push_piece *pieces,
@@ -76,9 +84,7 @@ static int launch(struct fr_device_work *work, const struct fr_device_push_piece
             params.head.words = (uintptr_t)work->words;
             params.head.value = work->value;
         }
-        bool few = params.head.count <= FR_PUSH_FEW;
-        answer = work->kernels->ops->launch(work->kernels,
-                                            few ? FR_KERNEL_PUSH_FEW : FR_KERNEL_PUSH_MANY,
+        answer = work->kernels->ops->launch(work->kernels, kernel_for(params.head.count),
                                             work->blocks, &params, work->streams[0]);
     }
     return answer;

@@ -17,7 +17,7 @@ struct CUfunc_st {
     const struct sim_kernel *kernel;
 };
 
-enum { KERNELS = 11, MAX_PARAM_BYTES = 4096 };
+enum { KERNELS = 12, MAX_PARAM_BYTES = 4096 };
 
 // A module. It outlives its context, as an application's copies of the handle do; its handles are
 // then refused.
@@ -47,8 +47,9 @@ static void module_free(CUmodule module)
     free(module);
 }
 
-static const struct sim_kernel push_few, push_many;
+static const struct sim_kernel push_few, push_some, push_many;
 static const struct sim_kernel *const kernels[KERNELS] = {&push_few,
+                                                          &push_some,
                                                           &push_many,
                                                           &sim_kernel_reduce,
                                                           &sim_kernel_met_few,
@@ -243,6 +244,12 @@ static bool few_are_sound(const void *given)
     return sim_kernel_push_is_sound(&params->head, params->pieces, FR_PUSH_FEW);
 }
 
+static bool some_are_sound(const void *given)
+{
+    const struct fr_push_some *params = given;
+    return sim_kernel_push_is_sound(&params->head, params->pieces, FR_PUSH_SOME);
+}
+
 static bool many_are_sound(const void *given)
 {
     const struct fr_push_many *params = given;
@@ -254,6 +261,13 @@ static const struct sim_kernel push_few = {
     .param_bytes = sizeof(struct fr_push_few),
     .max_threads = FR_PUSH_MAX_THREADS,
     .are_sound = few_are_sound,
+    .run_block = push_block,
+};
+static const struct sim_kernel push_some = {
+    .name = FR_PUSH_SOME_NAME,
+    .param_bytes = sizeof(struct fr_push_some),
+    .max_threads = FR_PUSH_MAX_THREADS,
+    .are_sound = some_are_sound,
     .run_block = push_block,
 };
 static const struct sim_kernel push_many = {

@@ -183,8 +183,8 @@ static void test_sizes(enum fr_device_engine engine)
 // Numbers of pieces around what fits into a launch, and every `step`th of the list only.
 static void test_counts(enum fr_device_engine engine, size_t step)
 {
-    static const size_t counts[] = {1,  2,  3,  4,  7,  8,   9,   16,  31,  32,
-                                    33, 63, 64, 65, 70, 119, 120, 121, 240, 241};
+    static const size_t counts[] = {1,  2,  3,  4,  7,  8,  9,   16,  31,  32,  33, 39,
+                                    40, 41, 63, 64, 65, 70, 119, 120, 121, 240, 241};
     static const unsigned sms[] = {0, 1, 3, 132, 1000};
     struct layout layout;
     uint64_t state = 17;

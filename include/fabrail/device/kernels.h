@@ -11,10 +11,12 @@
 // at every launch, so a short list has a kernel of its own. Parameters stay below 4 KiB, which
 // every driver takes.
 #define FR_PUSH_FEW_NAME  "fr_push_few"
+#define FR_PUSH_SOME_NAME "fr_push_some"
 #define FR_PUSH_MANY_NAME "fr_push_many"
 
 enum {
     FR_PUSH_FEW = 8,
+    FR_PUSH_SOME = 40,
     FR_PUSH_MANY = 120,
     FR_PUSH_UNIT_BYTES = 128, // chunks begin at multiples of this in the destination
     FR_PUSH_MAX_BLOCKS = 256,
@@ -44,6 +46,14 @@ struct fr_push_head {
 struct fr_push_few {
     struct fr_push_head head;
     struct fr_push_piece pieces[FR_PUSH_FEW];
+};
+
+// Parameters of a push of some pieces. A launch takes longer the more parameters the kernel has: by
+// graph on an H200 2.7 us with those of the push above, 3.3 us with these, and 5.3 us with those of
+// the push below.
+struct fr_push_some {
+    struct fr_push_head head;
+    struct fr_push_piece pieces[FR_PUSH_SOME];
 };
 
 // Parameters of a push of many pieces.

@@ -156,6 +156,12 @@ extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)
 }
 
 extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)
+    fr_push_some(const __grid_constant__ struct fr_push_some params)
+{
+    push(&params.head, params.pieces);
+}
+
+extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)
     fr_push_many(const __grid_constant__ struct fr_push_many params)
 {
     push(&params.head, params.pieces);
