@@ -44,8 +44,9 @@ void fr_request_progress(void);
 bool fr_request_is_over(struct fr_request_op *op);
 
 // Waits until an operation is over but for MPI's own part, and makes progress for others meanwhile.
-// Returns early after an error is logged that the receiving process is gone.
-void fr_request_wait_over(struct fr_request_op *op);
+// Returns early after an error is logged that the receiving process is gone. `requests` is how many
+// the call waits for.
+void fr_request_wait_over(struct fr_request_op *op, size_t requests);
 
 // Returns whether an operation that a schedule does needs the communicator. It does until its
 // request is gone, since a call that completes it still has the schedule in hand.

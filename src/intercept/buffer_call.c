@@ -134,7 +134,7 @@ static int run_blocking(struct fr_request_op *op)
     rc = fr_request_deliver_one(op, status, rc);
     if (shown)
         fr_request_hide(op);
-    fr_request_wait_over(op);
+    fr_request_wait_over(op, 1);
     fr_request_op_free(op);
     return rc;
 }

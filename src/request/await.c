@@ -171,8 +171,7 @@ static int test(enum fr_fn fn, const fr_word *args, bool *over)
 
 static bool waits_for_many(const struct fr_request_set *set)
 {
-    enum { MANY = 8 };
-    return set && set->count > MANY;
+    return set && set->count > FR_REQUEST_FEW;
 }
 
 // Whether messages are likely to have come while the program made many requests, which need not

@@ -143,7 +143,7 @@ static int answer_no(struct fr_request_set *set)
 
 static int wait_one(struct fr_request_set *set)
 {
-    fr_request_wait_over(set->deferred[0]);
+    fr_request_wait_over(set->deferred[0], 1);
     return fr_request_set_finish(set, fr_request_set_call(set));
 }
 
@@ -165,7 +165,7 @@ static int wait_deferred(struct fr_request_set *set, size_t index)
 {
     struct fr_request_op *op = set->deferred[index];
     char *request = (char *)set->requests + index * fr_abi_mpi.handle_bytes;
-    fr_request_wait_over(op);
+    fr_request_wait_over(op, set->count);
     op->receive.untold = set->untold;
     int rc = FR_MPI(Wait, FR_PTR(request), FR_PTR(fr_request_set_status(set, index)));
     int own = own_error(set, op, index, rc);
@@ -227,7 +227,7 @@ static int wait_for_sends(struct fr_request_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
         if (set->deferred[i])
-            fr_request_wait_over(set->deferred[i]);
+            fr_request_wait_over(set->deferred[i], set->count);
     }
     return fr_request_set_finish(set, fr_request_set_call(set));
 }

@@ -175,16 +175,19 @@ static void look_at_own(struct fr_request_op *op)
 }
 
 // Begins to wait for an operation. Most receivers pull within ten microseconds, and then wait for
-// what this process sends next. A send does not keep it by looking at others so early.
-static struct fr_wait begin_wait(const struct fr_request_op *op)
+// what this process sends next. A send does not keep it by looking at others so early. But Open MPI
+// holds RTS back where a few dozen of them wait for one process, until this one calls it again.
+static struct fr_wait begin_wait(const struct fr_request_op *op, size_t requests)
 {
+    if (requests > FR_REQUEST_FEW)
+        return (struct fr_wait){.steps_a_yield = FR_WAIT_POLLS / 4};
     return (struct fr_wait){.spins = op->send ? 3 * FR_WAIT_POLLS : 0,
                             .steps_a_yield = FR_WAIT_POLLS};
 }
 
-void fr_request_wait_over(struct fr_request_op *op)
+void fr_request_wait_over(struct fr_request_op *op, size_t requests)
 {
-    struct fr_wait wait = begin_wait(op);
+    struct fr_wait wait = begin_wait(op, requests);
     if (op->schedule)
         fr_request_schedule_await(op->schedule, true);
     while (!fr_request_is_over(op)) {

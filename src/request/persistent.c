@@ -60,7 +60,7 @@ static void end_left(struct fr_request_op *op)
 {
     if (op->arrival)
         (void)fr_request_arrival_finish(op);
-    fr_request_wait_over(op);
+    fr_request_wait_over(op, 1);
     fr_request_table_end(op);
 }
 

@@ -148,6 +148,9 @@ void fr_request_begin_progress(void);
 // Fewer are copied together with those that come next.
 enum { FR_REQUEST_WORTH_A_LAUNCH = 32 };
 
+// Calls that wait for more requests than this wait another way.
+enum { FR_REQUEST_FEW = 8 };
+
 extern _Atomic size_t fr_request_flying; // short arrivals under way
 // Waits for the copies that are under way, as far as no other thread does.
 static inline void fr_request_end_early(void)

@@ -54,8 +54,8 @@ bool fr_request_set_find_deferred(struct fr_request_set *set);
 // have come: these are received while the others are on their way.
 static inline struct fr_wait fr_request_begin_wait(size_t requests)
 {
-    enum { SPINS = 240, FEW = 8 };
-    return (struct fr_wait){.spins = SPINS / (unsigned)(1 + requests / FEW), .steps_a_yield = 16};
+    enum { SPINS = 240 };
+    return (struct fr_wait){.spins = SPINS / (unsigned)(1 + requests / FR_REQUEST_FEW), .steps_a_yield = 16};
 }
 
 // Begins a look at the operations of the set.

@@ -164,7 +164,7 @@ static void replace(struct fr_request_op *op, void *request)
         return;
     }
     fr_abi_handle_store(request, 0, handle);
-    fr_request_wait_over(op);
+    fr_request_wait_over(op, 1);
 }
 
 // Finishes an operation that MPI says is complete, and frees it.

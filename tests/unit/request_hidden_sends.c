@@ -74,9 +74,10 @@ int fr_request_set_call(struct fr_request_set *set)
     return fr_abi_call(set->fn, set->args);
 }
 
-void fr_request_wait_over(struct fr_request_op *op)
+void fr_request_wait_over(struct fr_request_op *op, size_t requests)
 {
     (void)op;
+    CHECK(requests == REQUESTS, "%zu", requests);
     waited++;
 }
 
