@@ -583,6 +583,28 @@ static bool busy_for_a_while(void)
     return ++looks < 1000;
 }
 
+// A process that looks for messages after the end touches no memory of the job's. It finds those of
+// the next job, whose memory lies elsewhere.
+static void run_again(void)
+{
+    enum { HOLE_BYTES = 16 << 20 };
+    for (int lap = 0; lap < 3; lap++) {
+        struct fr_job_control_message message;
+        job_open_all();
+        CHECK(!fr_job_control_any());
+        process_meet();
+        for (int i = 0; i <= lap; i++)
+            CHECK(send_number(1 - process_rank, (uint64_t)i));
+        process_meet();
+        for (int i = 0; i <= lap; i++)
+            CHECK(fr_job_control_any() && fr_job_control_take(&message) && message.data[0] == i);
+        CHECK(!fr_job_control_any() && !fr_job_control_take(&message));
+        job_close_all();
+        CHECK(!fr_job_control_any());
+        CHECK(mmap(NULL, HOLE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+    }
+}
+
 // The end waits for who is alive, and not for who is not.
 static void run_end(void)
 {
@@ -632,6 +654,7 @@ int main(int count, char **arguments)
         {.name = "room", .count = 3, .run = run_room},
         {.name = "closed", .count = 2, .run = run_closed},
         {.name = "tight", .count = 3, .run = run_tight},
+        {.name = "again", .count = 2, .run = run_again},
         {.name = "end", .count = 3, .run = run_end},
         {.name = "dead", .count = 2, .run = run_dead},
         {.name = NULL},

@@ -60,10 +60,11 @@ tests_unit_rndv_replica_LDFLAGS = -Wl,--wrap=calloc
 tests_unit_rndv_send_stage_LDFLAGS = -Wl,--wrap=fr_abi_call
 tests_unit_staging_leases_LDFLAGS = -Wl,--wrap=fr_core_log_write
 tests_unit_rma_region_LDFLAGS = -Wl,--wrap=fr_ipc_unpin
+tests_unit_rndv_batch_LDFLAGS = -Wl,--wrap=fr_device_aperture_may_read
 tests_unit_rndv_scheme_LDFLAGS = -Wl,--wrap=fr_job_control_is_alive
 tests_unit_request_table_LDFLAGS = -Wl,--wrap=fr_rndv_incoming_any,--wrap=fr_rndv_incoming_read \
     -Wl,--wrap=fr_rndv_incoming_take,--wrap=fr_rndv_incoming_take_known \
-    -Wl,--wrap=fr_abi_call
+    -Wl,--wrap=fr_abi_call,--wrap=malloc
 
 # With what the handlers of module intercept need.
 tests_unit_request_table_CPPFLAGS = $(AM_CPPFLAGS)

@@ -83,6 +83,19 @@ bool __wrap_fr_rndv_incoming_take_known(const struct fr_rndv_incoming *incoming)
     return take(incoming);
 }
 
+static bool fails; // the next call of malloc does
+static size_t allocations;
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+
+void *__wrap_malloc(size_t bytes)
+{
+    allocations++;
+    bool failed = fails;
+    fails = false;
+    return failed ? NULL : __real_malloc(bytes);
+}
+
 static struct fr_request_op *add(size_t number, const struct fr_layout *layout)
 {
     struct receive *receive = &receives[number];
@@ -110,6 +123,35 @@ static unsigned marked(size_t number)
     receives[number].taken = 0;
     fr_request_mark_received();
     return receives[number].taken;
+}
+
+static size_t claimed_by(fr_word request)
+{
+    _Alignas(8) char list[8];
+    struct fr_request_op *claimed;
+    fr_abi_handle_store(list, 0, request);
+    return fr_request_table_claim(list, 1, &claimed);
+}
+
+// The table outlives its operations, so that one that is alone allocates nothing. Nobody finds what
+// keeps the table. An operation that finds no memory for the table is found.
+static void test_alone(void)
+{
+    fails = true;
+    struct fr_request_op *op = add(0, &plain);
+    CHECK(!fails && marked(0) == 1 && claimed_by(1000) == 1);
+    fr_request_table_remove(op);
+    fr_request_table_remove(add(0, &plain));
+    fr_abi_mpi.REQUEST_NULL = 1; // 0 is a request like any other
+    allocations = 0;
+    for (int i = 0; i < 10; i++) {
+        op = add(0, &plain);
+        CHECK(marked(0) == 1 && claimed_by(1000) == 1);
+        fr_request_table_remove(op);
+        CHECK(marked(0) == 0 && claimed_by(1000) == 0 && claimed_by(0) == 0);
+    }
+    fr_abi_mpi.REQUEST_NULL = 0;
+    CHECK(allocations == 0, "%zu", allocations);
 }
 
 // From its start to its end, whatever is done with it in between.
@@ -306,6 +348,7 @@ int main(void)
     memset(&fr_rndv_rts_begin, RTS, sizeof(fr_rndv_rts_begin));
     fr_abi_mpi.handle_bytes = 8;
     fr_abi_mpi.family = "Open MPI"; // tells of each request whether it is complete
+    test_alone();
     test_claimed();
     test_in_hand();
     test_freed();

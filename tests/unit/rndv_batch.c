@@ -6,9 +6,11 @@
 
 #include "../sim/calls.h"
 #include "bytes_layout.h"
+#include "fabrail/device/aperture.h"
 #include "fabrail/device/classify.h"
 #include "fabrail/rndv/progress.h"
 #include "fabrail/rndv/receive.h"
+#include "ipc/ipc_int.h"
 #include "ipc_pair.h"
 #include "rndv_host.h"
 
@@ -447,6 +449,117 @@ static void run_one_fails(void)
     close_both();
 }
 
+// ---- what is kept from one message to the next
+
+enum { SHORT = 2000, LONG = 2 * SHORT + 1000, KEPT_MOST = 16 }; // looks at a receiver's device
+
+static bool reads; // the CPU reads device memory itself
+bool __wrap_fr_device_aperture_may_read(const struct fr_device_range *range, uintptr_t address,
+                                        size_t bytes);
+
+bool __wrap_fr_device_aperture_may_read(const struct fr_device_range *range, uintptr_t address,
+                                        size_t bytes)
+{
+    (void)range;
+    (void)address;
+    return reads && bytes <= SHORT;
+}
+
+// Returns the scheme of a message from the first source, which is not sent then.
+static enum fr_policy_scheme chosen(int to, size_t bytes)
+{
+    struct fr_staging_view_block block = {.count = bytes, .layout = &bytes_layout, .in = true};
+    struct fr_staging_view view = view_of((uintptr_t)sources[0].address, &block);
+    const struct fr_rndv_message message = {
+        .call = "MPI_Isend", .address = {.to = to}, .view = &view, .parts = true};
+    struct fr_policy_scheme_choice choice;
+    struct fr_rndv_send *send = NULL;
+    CHECK(fr_rndv_send_start(&message, &send, &choice) == FR_OK);
+    if (send != NULL)
+        fr_rndv_send_sent(send, false);
+    fr_rndv_send_free(send, false);
+    return choice.scheme;
+}
+
+static bool is_got(int to, size_t bytes)
+{
+    return chosen(to, bytes) == FR_SCHEME_GET;
+}
+
+// The choice depends on the length of the message, on how many are under way, and on whether the
+// CPU reads it.
+static void check_kept_facts(void)
+{
+    static struct host_message crowd[FR_RNDV_FIRST_SLOTS];
+    CHECK(is_got(1, SHORT) && is_got(1, LONG) && is_got(1, SHORT));
+    for (int i = 0; i < FR_RNDV_FIRST_SLOTS; i++)
+        crowd[i] = host_advertise(1, 100 + i, 1, 1);
+    CHECK(!is_got(1, SHORT) && is_got(1, LONG) && !is_got(1, SHORT));
+    for (int i = 0; i < FR_RNDV_FIRST_SLOTS; i++)
+        host_free(&crowd[i]);
+    CHECK(is_got(1, SHORT));
+    atomic_store(&fr_device_aperture_most_read, LONG);
+    CHECK(is_got(1, SHORT));
+    reads = true;
+    CHECK(!is_got(1, SHORT) && is_got(1, LONG));
+    reads = false;
+    CHECK(is_got(1, SHORT));
+}
+
+static void use_device(uint64_t name)
+{
+    atomic_store(&fr_rndv_ledger_own()->device, name);
+    atomic_store(&fr_rndv_ledger_of(1)->device, name);
+}
+
+// The receiver begins to use the sender's device, for which processes take turns, and ends that.
+static void check_kept_turns(void)
+{
+    use_device(5);
+    int count = 0;
+    while (is_got(1, SHORT) && count < 2 * KEPT_MOST)
+        count++;
+    CHECK(count <= KEPT_MOST, "%d", count);
+    use_device(0);
+    for (count = 0; !is_got(1, SHORT) && count < 2 * KEPT_MOST;)
+        count++;
+    CHECK(count <= KEPT_MOST, "%d", count);
+}
+
+// Another receiver has not mapped the memory, nor has this one once it says so, nor has anybody
+// mapped other memory at the same address.
+static void check_kept_mapping(void)
+{
+    struct fr_device_range range;
+    CHECK(fr_device_query(sources[0].address, &range) == FR_OK);
+    CHECK(is_got(1, SHORT) && !is_got(2, SHORT) && is_got(1, SHORT));
+    fr_ipc_importers_heard(1, range.buffer_id, false);
+    CHECK(!is_got(1, SHORT));
+    fr_ipc_importers_heard(1, range.buffer_id, true);
+    CHECK(is_got(1, SHORT));
+    size_t bytes = sources[0].bytes;
+    const void *before = sources[0].address;
+    driver_free(&sources[0]);
+    CHECK(driver_allocate(FR_KIND_VMM_FD, 0, bytes, &sources[0]));
+    CHECK(sources[0].address != before || !is_got(1, SHORT));
+    CHECK(sources[0].address == before, "not tried");
+}
+
+// A message that is like the one before it asks less, as long as nothing has changed.
+static void run_kept(void)
+{
+    open_both();
+    if (process_rank < 2)
+        warm_up();
+    process_meet();
+    if (process_rank == 0) {
+        check_kept_facts();
+        check_kept_turns();
+        check_kept_mapping();
+    }
+    close_both();
+}
+
 int main(int count, char **arguments)
 {
     static const struct process_case cases[] = {
@@ -458,6 +571,7 @@ int main(int count, char **arguments)
         {.name = "begun", .count = 2, .run = run_begun, .common = {"FABRAIL_TUNING="}},
         {.name = "any-begun", .count = 2, .run = run_any_begun, .common = {"FABRAIL_TUNING="}},
         {.name = "one", .count = 2, .run = run_one_fails, .common = {"FABRAIL_TUNING="}},
+        {.name = "kept", .count = 3, .run = run_kept, .common = {"FABRAIL_TUNING="}},
         {.name = NULL},
     };
     return process_main(cases, count, arguments);

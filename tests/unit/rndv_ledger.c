@@ -9,6 +9,7 @@
 
 #include <sched.h>
 #include <stddef.h>
+#include <sys/mman.h>
 
 static bool is_seed(uint64_t bytes, uint64_t seed)
 {
@@ -741,6 +742,49 @@ static void run_late(void)
     host_close_all();
 }
 
+static uint64_t entered_for(int rank)
+{
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(rank);
+    return ledger != NULL ? atomic_load(&ledger->entered) : 0;
+}
+
+// Messages count in their receiver's ledger, though the flow has served another receiver before.
+static void run_receivers(void)
+{
+    job_open_all();
+    for (int lap = 0; lap < 4 && process_rank == 0; lap++) {
+        int to = 1 + lap % 2;
+        for (int tag = 0; tag < FR_RNDV_FIRST_SLOTS; tag++) {
+            struct host_message message = host_advertise(to, tag, 1, 1);
+            CHECK(entered_for(to) == 1 && entered_for(3 - to) == 0, "tag %d to %d", tag, to);
+            host_free(&message);
+            CHECK(entered_for(to) == 0, "tag %d to %d", tag, to);
+        }
+    }
+    host_close_all();
+}
+
+// Nothing is kept of the ledgers beyond the end: the next job's memory lies elsewhere.
+static void run_again(void)
+{
+    enum { HOLE_BYTES = 64 << 20 };
+    const int other = 1 - process_rank;
+    for (int lap = 0; lap < 3; lap++) {
+        job_open_all();
+        CHECK(!fr_rndv_is_awaited());
+        struct host_message message = host_advertise(other, 1, 1, 1);
+        process_meet();
+        CHECK(entered_for(0) == 1 && entered_for(1) == 1 && fr_rndv_incoming_any());
+        CHECK(!fr_rndv_ledger_await(other, fr_time_ns()));
+        process_meet();
+        CHECK(fr_rndv_is_awaited());
+        host_free(&message);
+        host_close_all();
+        CHECK(!fr_rndv_is_awaited() && !fr_rndv_incoming_any());
+        CHECK(mmap(NULL, HOLE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+    }
+}
+
 int main(int count, char **arguments)
 {
     static const struct process_case cases[] = {
@@ -758,6 +802,8 @@ int main(int count, char **arguments)
         {.name = "waiting-sender-dies", .count = 2, .run = run_waiting_sender_dies},
         {.name = "receiver-dies", .count = 2, .run = run_receiver_dies},
         {.name = "late", .count = 2, .run = run_late},
+        {.name = "receivers", .count = 3, .run = run_receivers},
+        {.name = "again", .count = 2, .run = run_again},
         {.name = NULL},
     };
     return process_main(cases, count, arguments);
