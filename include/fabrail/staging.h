@@ -22,12 +22,9 @@ struct fr_staging_lease {
 // Lends `bytes` (> 0) of host memory, page-locked when possible. Takes the most recently returned
 // block of a size near it, else makes one. Beyond FABRAIL_STAGING_MAX, or when page-locking fails,
 // the memory is pageable and one warning names the setting. Returns FR_ERR_NO_MEMORY only when the
-// system has none, which is logged. The second form is for callers that try again, and logs
-// nothing.
+// system has none, which is logged. The second form is for callers that try again or get on
+// without, and logs nothing.
 FR_MUST_CHECK enum fr_status fr_staging_borrow(size_t bytes, struct fr_staging_lease *lease);
-FR_MUST_CHECK enum fr_status fr_staging_try_borrow(size_t bytes, struct fr_staging_lease *lease);
-
-// As fr_staging_borrow, for a caller that gets on without: a lack of memory is not logged.
 FR_MUST_CHECK enum fr_status fr_staging_try_borrow(size_t bytes, struct fr_staging_lease *lease);
 
 // Returns whether `bytes` more of host memory, page-locked or not, can be lent within
@@ -71,8 +68,8 @@ struct fr_device_range fr_staging_lease_range(const struct fr_staging_lease *lea
 void fr_staging_forsake(struct fr_staging_lease *lease);
 
 // Gives back device memory that has not been used for a while, and the apertures of memory that the
-// program has freed. Cheap enough for every call with
-// device buffers, even if the call needs no workspace.
+// program has freed. Cheap enough for every call with device buffers, even if the call needs no
+// workspace.
 void fr_staging_trim(void);
 
 // Workspace in device memory, of all devices together.

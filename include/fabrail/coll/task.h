@@ -4,9 +4,7 @@
 // task to the end.
 //
 //     struct fr_coll_task task;
-
 //     fr_coll_alltoall_begin(&task, team, &exchange);
-
 //     enum fr_status status = fr_coll_task_run(&task);
 //
 // All ranks of a team begin the same operations in the same order, or decline. Tasks of several
