@@ -160,6 +160,7 @@ void fr_coll_alltoall_begin(struct fr_coll_task *task, struct fr_coll_team *team
         .before = exchange->before,
         .after = exchange->after,
         .is_settled = exchange->is_settled,
+        .is_patient = exchange->is_patient,
         .plan = plan_move,
         .move = move,
         .steps = 1,

@@ -118,7 +118,8 @@ static bool look_after(struct fr_coll_team *team, struct fr_coll_round *round, u
         fr_coll_team_say_lost(team, behind, round->call);
         return false;
     }
-    if (!fr_coll_team_is_awaited(team)) { // the clock begins with a call that waits
+    // The clock begins with a call that waits.
+    if (!fr_coll_team_is_awaited(team) || round->is_patient) {
         round->time = (struct fr_wait){0};
         round->looked_ns = 0;
         return true;

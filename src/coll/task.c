@@ -378,6 +378,7 @@ void fr_coll_task_begin(struct fr_coll_task *task, struct fr_coll_team *team)
 {
     begin(task, team, task->part.call);
     task->declines = false;
+    task->round.is_patient = task->part.is_patient;
 }
 
 void fr_coll_task_begin_declined(struct fr_coll_task *task, struct fr_coll_team *team,

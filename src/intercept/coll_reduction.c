@@ -301,18 +301,27 @@ enum fr_status fr_intercept_reduction_end(struct fr_intercept_reduction *reducti
     return status;
 }
 
+// Reduces by kernels, or declines.
+static enum fr_status reduce_by_kernels(struct fr_intercept_reduction *reduction,
+                                        struct fr_coll_team *team, enum fr_status described)
+{
+    struct fr_coll_task task;
+    enum fr_status status = described == FR_OK ? fr_intercept_reduction_open(reduction) : described;
+    if (status == FR_OK)
+        fr_coll_reduce_begin(&task, team, &reduction->part);
+    else
+        fr_coll_task_begin_declined(&task, team, reduction->part.call);
+    return fr_intercept_reduction_end(reduction, fr_coll_task_run(&task));
+}
+
 bool fr_intercept_nvlink_reduce(struct fr_request_op *op, struct fr_coll_team *team, int *result)
 {
     struct fr_intercept_reduction reduction;
-    struct fr_coll_task task;
     enum fr_status status = fr_intercept_reduction_describe(&reduction, op, team, false);
-    if (status == FR_OK)
-        status = fr_intercept_reduction_open(&reduction);
-    if (status == FR_OK)
-        fr_coll_reduce_begin(&task, team, &reduction.part);
+    if (status != FR_OK && fr_intercept_reduction_combines(&reduction))
+        status = fr_intercept_reduction_combine(&reduction, team);
     else
-        fr_coll_task_begin_declined(&task, team, reduction.part.call);
-    status = fr_intercept_reduction_end(&reduction, fr_coll_task_run(&task));
+        status = reduce_by_kernels(&reduction, team, status);
     if (status == FR_ERR_UNSUPPORTED)
         return false;
     *result = status == FR_OK ? fr_abi_mpi.SUCCESS : fr_request_tell_failure(op, status);

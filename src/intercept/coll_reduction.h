@@ -45,4 +45,15 @@ bool fr_intercept_reduction_receives(const struct fr_intercept_reduction *reduct
 FR_MUST_CHECK enum fr_status fr_intercept_reduction_end(struct fr_intercept_reduction *reduction,
                                                         enum fr_status status);
 
+// Returns whether ranks do a reduction by exchanging slices, which each combines on its host: its
+// operation is the program's own, and sharing pays. `reduction` was described, and kernels do not
+// know it. All ranks find the same where their calls and settings are alike.
+bool fr_intercept_reduction_combines(const struct fr_intercept_reduction *reduction);
+
+// Does such a reduction, whose views it changes. Nothing is to be ended. Returns FR_ERR_UNSUPPORTED
+// on all ranks where some rank cannot take part; the result is written nowhere then, though the
+// program's function may have been called. Calls the program's function, so a call of MPI waits.
+FR_MUST_CHECK enum fr_status
+fr_intercept_reduction_combine(struct fr_intercept_reduction *reduction, struct fr_coll_team *team);
+
 #endif

@@ -36,6 +36,7 @@ libmodules_la_SOURCES += \
 	src/intercept/host_fastpath.c \
 	src/intercept/reasons.c \
 	src/intercept/receive.c \
+	src/intercept/coll_combine.c \
 	src/intercept/coll_reduction.c \
 	src/intercept/coll_reduction.h \
 	src/intercept/coll_reduce_later.c \

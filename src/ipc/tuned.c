@@ -93,6 +93,8 @@ static size_t set_bytes(enum fr_policy_size size)
         return settings->pack_first_min_bytes;
     case FR_SIZE_RAIL:
         return settings->rail_min_bytes;
+    case FR_SIZE_COMBINE:
+        return settings->combine_min_bytes;
     case FR_SIZE_CPU_READ:
         return settings->cpu_read_max_bytes;
     case FR_SIZE_CPU_WRITE:

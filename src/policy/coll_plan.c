@@ -114,6 +114,14 @@ int fr_policy_partner(int rank, int size, int step, bool sends)
     return (int)(partner % size);
 }
 
+bool fr_policy_reduction_combines(size_t elements, size_t element_bytes, size_t most, int ranks,
+                                  size_t combine_min_bytes)
+{
+    size_t bytes = elements * element_bytes;
+    return ranks > 1 && bytes > 0 && bytes >= combine_min_bytes &&
+           most <= 2 * elements / (size_t)ranks;
+}
+
 const char *fr_policy_reduction_obstacle(const struct fr_policy_reduction_facts *facts)
 {
     if (!facts->predefined)

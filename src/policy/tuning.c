@@ -27,6 +27,7 @@ static const struct {
     [FR_SIZE_REDUCE_SHARE] = {"reduce_share_min", 4096},
     [FR_SIZE_PACK_FIRST] = {"pack_first_min", 2 * MIB},
     [FR_SIZE_RAIL] = {"rail_min", MIB / 4},
+    [FR_SIZE_COMBINE] = {"combine_min", MIB / 8},
     [FR_SIZE_CPU_READ] = {"cpu_read_max", 1024},
     [FR_SIZE_CPU_WRITE] = {"cpu_write_max", 8192},
 };

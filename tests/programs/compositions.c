@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Reductions and scans by an operation of the program's own, which is associative but does not
-// commute, on datatypes with gaps: blocking, nonblocking and persistent, in place and not. No gap
-// may be touched.
+// commute, on datatypes with and without gaps: blocking, nonblocking and persistent, in place and
+// not. No gap may be touched.
+//
+// With FR_TEST_ONCE=1 the ranks have to combine each element once in blocking calls, as MPI
+// libraries do not. With FR_TEST_SLOW_MS=n the operation takes so long once on rank 1.
 #include "harness.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // Maps x -> scale * x + shift, modulo 2 to the 32.
 struct map {
@@ -15,14 +20,16 @@ struct map {
 // Where the numbers of maps stand in an element. The extent tells the types apart.
 static const struct shape {
     const char *name;
+    ptrdiff_t low; // where an element begins
     size_t extent, maps;
     struct {
-        size_t scale, shift;
+        ptrdiff_t scale, shift;
     } at[3];
 } shapes[] = {
-    {"dense", 12, 1, {{0, 8}}},
-    {"sparse", 128, 1, {{4, 96}}},
-    {"scattered", 264, 3, {{200, 16}, {0, 40}, {68, 128}}},
+    {"whole", 0, 8, 1, {{0, 4}}},
+    {"dense", 0, 12, 1, {{0, 8}}},
+    {"sparse", -32, 128, 1, {{4, -28}}},
+    {"scattered", 0, 264, 3, {{200, 16}, {0, 40}, {68, 128}}},
 };
 
 enum function { REDUCE, ALLREDUCE, SCAN, EXSCAN, SCATTER_BLOCK, SCATTER, FUNCTIONS };
@@ -60,6 +67,14 @@ static struct map compose(struct map first, struct map second)
     return (struct map){second.scale * first.scale, second.scale * first.shift + second.shift};
 }
 
+// What the operation tells of the blocking call under way.
+static struct {
+    struct run *run; // NULL: there is none
+    pthread_t thread;
+    uint64_t combined; // elements
+    unsigned slow_ms;  // for the next time
+} now;
+
 static void compose_all(void *in, void *inout, int *count, MPI_Datatype *type)
 {
     const struct shape *shape = shapes;
@@ -67,6 +82,12 @@ static void compose_all(void *in, void *inout, int *count, MPI_Datatype *type)
     MPI_Type_get_extent(*type, &lower, &extent);
     while (shape->extent != (size_t)extent)
         shape++;
+    if (now.run) {
+        run_check(now.run, pthread_equal(pthread_self(), now.thread), "another thread combines");
+        usleep(now.slow_ms * 1000);
+        now.slow_ms = 0;
+        now.combined += (uint64_t)*count;
+    }
     for (int i = 0; i < *count; i++) {
         unsigned char *first = (unsigned char *)in + (size_t)i * shape->extent;
         unsigned char *second = (unsigned char *)inout + (size_t)i * shape->extent;
@@ -86,7 +107,7 @@ static MPI_Datatype type_of(const struct shape *shape)
         places[i] = (MPI_Aint)(i % 2 ? shape->at[i / 2].shift : shape->at[i / 2].scale);
     }
     MPI_Type_create_struct(count, lengths, places, parts, &whole);
-    MPI_Type_create_resized(whole, 0, (MPI_Aint)shape->extent, &type);
+    MPI_Type_create_resized(whole, shape->low, (MPI_Aint)shape->extent, &type);
     MPI_Type_commit(&type);
     MPI_Type_free(&whole);
     return type;
@@ -100,6 +121,12 @@ static struct map map_of(const struct run *run, int rank, size_t index)
     return map;
 }
 
+// Where a buffer has to hold the element that MPI knows by this number.
+static unsigned char *wanted(const struct shape *shape, struct buffer *buffer, size_t element)
+{
+    return buffer->want + element * shape->extent - shape->low;
+}
+
 // The composition of element `index` over ranks 0 to last goes into an element of a buffer.
 static void expect(const struct call *call, struct buffer *buffer, size_t element, size_t index,
                    int last)
@@ -108,7 +135,7 @@ static void expect(const struct call *call, struct buffer *buffer, size_t elemen
         struct map map = map_of(call->run, 0, index * call->shape->maps + i);
         for (int rank = 1; rank <= last; rank++)
             map = compose(map, map_of(call->run, rank, index * call->shape->maps + i));
-        store(call->shape, buffer->want + element * call->shape->extent, i, map);
+        store(call->shape, wanted(call->shape, buffer, element), i, map);
     }
 }
 
@@ -117,7 +144,7 @@ static void fill(const struct call *call, struct buffer *send, int rank)
 {
     const struct shape *shape = call->shape;
     for (size_t i = 0; i < call->all * shape->maps; i++)
-        store(shape, send->want + i / shape->maps * shape->extent, i % shape->maps,
+        store(shape, wanted(shape, send, i / shape->maps), i % shape->maps,
               map_of(call->run, rank, i));
     buffer_upload(send);
 }
@@ -221,13 +248,45 @@ static void expect_result(const struct call *call, struct buffer *to)
         expect(call, to, i, call->first + i, last);
 }
 
+// Whether all ranks have combined each element with what came before it, and nothing else.
+static void check_once(const struct call *call)
+{
+    uint64_t all = 0;
+    uint64_t times = (uint64_t)call->run->size - 1 - (call->function == EXSCAN);
+    MPI_Allreduce(&now.combined, &all, 1, MPI_UINT64_T, MPI_SUM, call->run->comm);
+    run_check(call->run, all == call->all * times, "%llu elements were combined, of %zu",
+              (unsigned long long)all, call->all);
+}
+
+// Makes a blocking call. It is shared if it is none of the first, each rank has some lines of it
+// and no rank too many.
+static void wait_for_call(const struct call *call, const void *from, void *to)
+{
+    struct run *run = call->run;
+    const char *slow = getenv("FR_TEST_SLOW_MS");
+    static bool was_slow;
+    bool is_shared = run->round > 3 && run->bytes >= 4096 && call->function != SCATTER;
+    now.run = run;
+    now.thread = pthread_self();
+    now.combined = 0;
+    if (slow && run->rank == 1 && call->in_place && !was_slow) {
+        now.slow_ms = (unsigned)atoi(slow);
+        was_slow = true;
+    }
+    do_at_once(call, from, to);
+    now.run = NULL;
+    if (getenv("FR_TEST_ONCE") && is_shared)
+        check_once(call);
+}
+
 // Makes a call with these buffers, a persistent one twice.
 static void run_call(const struct call *call, struct buffer *send, struct buffer *recv)
 {
     struct buffer *to = call->in_place ? send : recv;
     bool is_root = call->run->rank == call->root || call->function != REDUCE;
-    const void *from = call->in_place && is_root ? MPI_IN_PLACE : send->data;
-    void *target = call->in_place && !is_root ? recv->data : to->data;
+    const ptrdiff_t low = call->shape->low;
+    const void *from = call->in_place && is_root ? MPI_IN_PLACE : send->data - low;
+    void *target = (call->in_place && !is_root ? recv->data : to->data) - low;
     MPI_Request request = MPI_REQUEST_NULL;
 #ifdef HAVE_PERSISTENT_COLLECTIVES
     if (call->form == PERSISTENT)
@@ -237,7 +296,7 @@ static void run_call(const struct call *call, struct buffer *send, struct buffer
         call->run->round++;
         fill(call, send, call->run->rank);
         if (call->form == BLOCKING)
-            do_at_once(call, from, target);
+            wait_for_call(call, from, target);
         else if (call->form == NONBLOCKING)
             begin(call, from, target, &request);
         else
@@ -337,7 +396,8 @@ static void step_reduce_local(struct run *run, size_t bytes)
         struct buffer *inout = buffer_new(run, "inout", in->bytes);
         fill(&call, in, 0);
         fill(&call, inout, 1);
-        MPI_Reduce_local(in->data, inout->data, (int)call.all, call.type, call.op);
+        MPI_Reduce_local(in->data - shapes[i].low, inout->data - shapes[i].low, (int)call.all,
+                         call.type, call.op);
         for (size_t element = 0; element < call.all; element++)
             expect(&call, inout, element, element, 1);
         buffer_finish(inout);
@@ -345,6 +405,29 @@ static void step_reduce_local(struct run *run, size_t bytes)
         MPI_Op_free(&call.op);
         MPI_Type_free(&call.type);
     }
+}
+
+// MPI calls the error handler of the communicator for a datatype that is not committed.
+static void step_uncommitted(struct run *run, size_t bytes)
+{
+    MPI_Datatype type;
+    MPI_Op op;
+    MPI_Comm comm;
+    struct buffer *send = buffer_new(run, "send", bytes), *recv = buffer_new(run, "recv", bytes);
+    const int count = (int)(bytes / 12);
+    MPI_Comm_dup(run->comm, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Op_create(compose_all, 0, &op);
+    MPI_Type_vector(2, 1, 2, MPI_INT, &type);
+    for (int i = 0; i < 3 && count > 0; i++) {
+        int rc = MPI_Allreduce(send->data, recv->data, count, type, op, comm);
+        run_check(run, rc != MPI_SUCCESS, "a datatype that is not committed is taken");
+    }
+    MPI_Type_free(&type);
+    MPI_Op_free(&op);
+    MPI_Comm_free(&comm);
+    buffer_finish(recv);
+    buffer_finish(send);
 }
 
 static const struct step steps[] = {
@@ -355,6 +438,7 @@ static const struct step steps[] = {
     {"Reduce_scatter_block", step_reduce_scatter_block, LIMIT_SMALL, 1},
     {"Reduce_scatter", step_reduce_scatter, LIMIT_SMALL, 1},
     {"Reduce_local", step_reduce_local, LIMIT_SMALL, 1},
+    {"uncommitted", step_uncommitted, LIMIT_SMALL, 1},
 };
 
 PROGRAM("compositions", steps)

@@ -20,7 +20,7 @@ enum { DEFAULT = 4 << 20 };
 
 struct variant {
     const char *name;
-    const char *settings[7]; // "NAME=VALUE", % in one is the folder of the case
+    const char *settings[8]; // "NAME=VALUE", % in one is the folder of the case
     const char *home;        // text of home/.config/fabrail/tuning, NULL for no file
     const char *other;       // of the file "other"
     size_t exchange, message;
@@ -92,7 +92,7 @@ static const struct variant variants[] = {
     {"all set, broken",
      {"FABRAIL_PEER_CE_MIN=0", "FABRAIL_BCAST_SPLIT_MIN=5", "FABRAIL_REDUCE_SHARE_MIN=6",
       "FABRAIL_RAIL_MIN=7", "FABRAIL_CPU_READ_MAX=8", "FABRAIL_CPU_WRITE_MAX=9",
-      "FABRAIL_PACK_FIRST_MIN=10"},
+      "FABRAIL_PACK_FIRST_MIN=10", "FABRAIL_COMBINE_MIN=11"},
      "x\n",
      NULL,
      0,

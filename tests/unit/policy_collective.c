@@ -29,6 +29,17 @@ static void test_slices(size_t elements, size_t element_bytes, int ranks, bool i
         CHECK(largest - smallest <= largest / 50, "%zu to %zu elements", smallest, largest);
 }
 
+static void test_combines(void)
+{
+    CHECK(fr_policy_reduction_combines(100, 10, 50, 2, 1000));
+    CHECK(!fr_policy_reduction_combines(100, 10, 50, 2, 1001));
+    CHECK(!fr_policy_reduction_combines(100, 10, 100, 1, 0));
+    CHECK(!fr_policy_reduction_combines(0, 10, 0, 2, 0));
+    CHECK(fr_policy_reduction_combines(100, 10, 50, 4, 0));
+    CHECK(!fr_policy_reduction_combines(100, 10, 51, 4, 0));
+    CHECK(!fr_policy_reduction_combines(1, 1 << 20, 1, 3, 0));
+}
+
 static void test_shared(void)
 {
     static const size_t mins[] = {0, 1, 4096, SIZE_MAX};
@@ -196,6 +207,7 @@ int main(void)
         }
     }
     test_shared();
+    test_combines();
     test_by_one();
     test_splits();
     test_broadcasts();

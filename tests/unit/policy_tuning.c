@@ -20,7 +20,7 @@ static const size_t defaults[FR_SIZE_COUNT] = {
     [FR_SIZE_COPY_CE] = 4 << 20,     [FR_SIZE_BCAST_SPLIT] = 8 << 20,
     [FR_SIZE_REDUCE_SHARE] = 4096,   [FR_SIZE_RAIL] = 256 << 10,
     [FR_SIZE_CPU_READ] = 1024,       [FR_SIZE_CPU_WRITE] = 8192,
-    [FR_SIZE_PACK_FIRST] = 2 << 20,
+    [FR_SIZE_PACK_FIRST] = 2 << 20,  [FR_SIZE_COMBINE] = 128 << 10,
 };
 
 struct sample {

@@ -24,6 +24,7 @@ struct fr_coll_alltoall {
     // Copies of workspace that is sent from, and that is received into (copies.h).
     struct fr_coll_copy before, after;
     bool is_settled; // the program's work on the memory is over
+    bool is_patient; // ranks may come to it after any time: FABRAIL_TIMEOUT does not count
 };
 
 // Begins an exchange. Task and exchange are the caller's, and must stay until the task is over.

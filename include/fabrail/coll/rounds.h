@@ -7,11 +7,13 @@
 
 #include "fabrail/coll.h"
 
-// One round, from this rank's post until all others' are there. The caller sets the first two
+// One round, from this rank's post until all others' are there. The caller sets the first three
 // fields and zeros the rest. A round that is used again starts from zeros.
 struct fr_coll_round {
     const char *call; // the MPI function, for messages
     bool ends;        // the last round of an operation; all ranks that have agreed on it come to it
+    // Functions of the program's run between this round and the one before. They may take any time.
+    bool is_patient;
     // Written by the functions below.
     uint64_t number; // 0: this rank has not posted
     enum fr_coll_slab_done done;

@@ -106,6 +106,7 @@ struct fr_settings {
     size_t peer_ce_min_bytes;       // FABRAIL_PEER_CE_MIN, beyond it copy engines serve, or AUTO
     size_t bcast_split_min_bytes;   // FABRAIL_BCAST_SPLIT_MIN, or AUTO
     size_t reduce_share_min_bytes;  // FABRAIL_REDUCE_SHARE_MIN, or AUTO
+    size_t combine_min_bytes;       // FABRAIL_COMBINE_MIN, or AUTO
     size_t pack_first_min_bytes;    // FABRAIL_PACK_FIRST_MIN, or AUTO
     size_t pipeline_min_bytes;      // FABRAIL_PIPELINE_MIN, 0 for never
     const char *tuning;             // FABRAIL_TUNING: "auto", "" for none, else a file name

@@ -85,6 +85,13 @@ bool fr_policy_is_short(int64_t bytes, int ranks);
 // Returns whether such a collective is worth a task.
 bool fr_policy_is_worth_task(int64_t bytes, int ranks);
 
+// Returns whether each rank combines a slice of all vectors where an operation is the program's
+// own. The vectors of `ranks` ranks have `elements` elements of `element_bytes` bytes, of which the
+// largest slice has `most`. They do from `combine_min_bytes` on, unless one rank would have more
+// than twice its share.
+bool fr_policy_reduction_combines(size_t elements, size_t element_bytes, size_t most, int ranks,
+                                  size_t combine_min_bytes);
+
 // Facts that decide whether this rank can take part in a reduction by kernels.
 struct fr_policy_reduction_facts {
     bool predefined; // operation and datatype are predefined, and the kernels know them

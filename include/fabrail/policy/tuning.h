@@ -29,6 +29,7 @@ enum fr_policy_size {
     FR_SIZE_REDUCE_SHARE,                  // a reduction
     FR_SIZE_PACK_FIRST, // bytes between short blocks from which on the sender packs (scheme.h)
     FR_SIZE_RAIL,       // size from which a message goes over rails
+    FR_SIZE_COMBINE,    // size from which an operation of the program's own is shared out
     // Most bytes that the CPU copies itself, in place of the driver (device/aperture.h).
     FR_SIZE_CPU_READ,  // out of a GPU's memory
     FR_SIZE_CPU_WRITE, // into it
