@@ -10,7 +10,12 @@
 // of it is hidden by computation that lasts as long, as the OSU benchmarks define it: 100 % - (time
 // of call, computation and wait - computation) / time of call and wait.
 //
-// Bytes are those of the vector, or of each rank's share where the ranks have different ones.
+// FUNCTION Allreduce_own is a reduction by an operation of the program's own, which sums floats,
+// and Allreduce_own_gaps one on a datatype with a gap behind each float. These two are run only
+// where they are asked for. FABRAIL_COMBINE_MIN chooses between two ways to do them.
+//
+// Bytes are those of the vector without gaps, or of each rank's share where the ranks have
+// different ones.
 #include "config.h"
 
 #include "peers.h"
@@ -25,6 +30,8 @@ static struct {
     struct memory send, receive; // of the kind that is measured
     float *host;                 // as large as `receive`
     bool nccl;
+    MPI_Op own_sum, own_sum_gaps;
+    MPI_Datatype float_gaps; // a float with a gap as long
 } bench;
 
 typedef void call(size_t floats);
@@ -47,6 +54,36 @@ static void allreduce_by_mpi(size_t floats)
 {
     MPI_Allreduce(bench.send.address, bench.receive.address, (int)floats, MPI_FLOAT, MPI_SUM,
                   MPI_COMM_WORLD);
+}
+
+static void sum_at(const float *in, float *inout, int count, int stride)
+{
+    for (int i = 0; i < count * stride; i += stride)
+        inout[i] += in[i];
+}
+
+static void sum_floats(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    (void)type;
+    sum_at(in, inout, *count, 1);
+}
+
+static void sum_floats_with_gaps(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    (void)type;
+    sum_at(in, inout, *count, 2);
+}
+
+static void allreduce_by_own(size_t floats)
+{
+    MPI_Allreduce(bench.send.address, bench.receive.address, (int)floats, MPI_FLOAT, bench.own_sum,
+                  MPI_COMM_WORLD);
+}
+
+static void allreduce_by_own_gaps(size_t floats)
+{
+    MPI_Allreduce(bench.send.address, bench.receive.address, (int)floats, bench.float_gaps,
+                  bench.own_sum_gaps, MPI_COMM_WORLD);
 }
 
 static void allreduce_by_nccl(size_t floats)
@@ -177,15 +214,19 @@ static const struct row {
     const char *name;
     call *by_mpi, *by_nccl;
     float (*result)(size_t i, size_t floats); // float i of the receive buffer
-    bool of_all;   // as many times the bytes as there are ranks are received
-    int receivers; // 0: all ranks; 1: the root; -1: all but the root
+    bool of_all;       // as many times the bytes as there are ranks are received
+    int receivers;     // 0: all ranks; 1: the root; -1: all but the root
+    size_t stride;     // from one float to the next
+    bool is_asked_for; // else it is not run
 } rows[] = {
-    {"Allreduce", allreduce_by_mpi, allreduce_by_nccl, allreduced, false, 0},
-    {"Reduce", reduce_by_mpi, reduce_by_nccl, allreduced, false, 1},
-    {"Reduce_scatter_block", scatter_by_mpi, scatter_by_nccl, scattered, false, 0},
-    {"Allgather", allgather_by_mpi, allgather_by_nccl, gathered, true, 0},
-    {"Bcast", bcast_by_mpi, bcast_by_nccl, cast, false, -1},
-    {"Scan", scan_by_mpi, NULL, scanned, false, 0},
+    {"Allreduce", allreduce_by_mpi, allreduce_by_nccl, allreduced, false, 0, 1, false},
+    {"Reduce", reduce_by_mpi, reduce_by_nccl, allreduced, false, 1, 1, false},
+    {"Reduce_scatter_block", scatter_by_mpi, scatter_by_nccl, scattered, false, 0, 1, false},
+    {"Allgather", allgather_by_mpi, allgather_by_nccl, gathered, true, 0, 1, false},
+    {"Bcast", bcast_by_mpi, bcast_by_nccl, cast, false, -1, 1, false},
+    {"Scan", scan_by_mpi, NULL, scanned, false, 0, 1, false},
+    {"Allreduce_own", allreduce_by_own, NULL, allreduced, false, 0, 1, true},
+    {"Allreduce_own_gaps", allreduce_by_own_gaps, NULL, allreduced, false, 0, 2, true},
 };
 
 static size_t received_floats(const struct row *row, size_t floats)
@@ -197,10 +238,10 @@ static size_t received_floats(const struct row *row, size_t floats)
 static void verify(const struct row *row, size_t floats, const char *whose)
 {
     char text[100];
-    size_t count = received_floats(row, floats);
+    size_t count = received_floats(row, floats) * row->stride;
     memory_read(&bench.receive, 0, bench.host, count * sizeof(float));
     snprintf(text, sizeof(text), "%s: wrong by %s", row->name, whose);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i += row->stride)
         demand(bench.host[i] == row->result(i, floats), text);
     memset(bench.host, 0xff, count * sizeof(float));
     memory_write(&bench.receive, 0, bench.host, count * sizeof(float));
@@ -322,6 +363,21 @@ static void run_begun(const struct begun *what, size_t largest)
     }
 }
 
+static void make_own_operations(void)
+{
+    MPI_Op_create(sum_floats, 1, &bench.own_sum);
+    MPI_Op_create(sum_floats_with_gaps, 1, &bench.own_sum_gaps);
+    MPI_Type_create_resized(MPI_FLOAT, 0, 2 * sizeof(float), &bench.float_gaps);
+    MPI_Type_commit(&bench.float_gaps);
+}
+
+static void free_own_operations(void)
+{
+    MPI_Type_free(&bench.float_gaps);
+    MPI_Op_free(&bench.own_sum_gaps);
+    MPI_Op_free(&bench.own_sum);
+}
+
 static void fill(size_t all)
 {
     for (size_t i = 0; i < all / sizeof(float); i++)
@@ -353,17 +409,18 @@ int main(int argc, char **argv)
         MPI_Finalize();
         return 77;
     }
-    size_t all = largest * (size_t)bench.size;
+    size_t all = largest * (size_t)(bench.size > 1 ? bench.size : 2); // gaps take as much again
     bench.send = memory_new(kind, all);
     bench.receive = memory_new(kind, all);
     bench.host = malloc(all);
     demand(bench.host != NULL, "out of memory");
     fill(all);
+    make_own_operations();
     peers_start("collective", MPI_COMM_WORLD);
     bench.nccl = nccl_start();
     warm_up();
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (only == NULL || strcmp(only, rows[i].name) == 0)
+        if (only == NULL ? !rows[i].is_asked_for : strcmp(only, rows[i].name) == 0)
             run_row(&rows[i], largest);
     }
     for (size_t i = 0; i < sizeof(begun) / sizeof(begun[0]); i++) {
@@ -373,6 +430,7 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD); // before the memory of any rank goes away
     nccl_stop();
     peers_stop();
+    free_own_operations();
     free(bench.host);
     memory_free(&bench.receive);
     memory_free(&bench.send);
