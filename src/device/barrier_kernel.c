@@ -19,6 +19,7 @@ _Static_assert((int)FR_KERNEL_THREADS >= (int)FR_MET_MANY, "a thread a rank");
 union params {
     struct fr_met_few few;
     struct fr_met_many many;
+    struct fr_met_reduce_few reduce_few;
     struct fr_met_reduce reduce;
 };
 _Static_assert(sizeof(union params) <= 4096, "what every driver takes");
@@ -122,15 +123,22 @@ static bool plan_push(struct launch *launch, const struct fr_round *round, const
 static bool plan_reduction(struct launch *launch, const struct fr_round *round,
                            const uint64_t *slabs, const struct fr_device_move *move)
 {
-    struct fr_met_reduce *params = &launch->params.reduce;
+    struct fr_met_reduce_few *few = &launch->params.reduce_few;
+    struct fr_met_reduce *many = &launch->params.reduce;
+    struct fr_reduce reduce;
     if (round->size > FR_REDUCE_SOURCES)
         return false;
-    params->round = *round;
-    memcpy(params->slabs, slabs, (size_t)round->size * sizeof(*slabs));
-    fr_device_reduce_fill(&params->reduce, move->reduction);
-    launch->round = &params->round;
-    launch->kernel = FR_KERNEL_MET_REDUCE;
-    launch->blocks = fr_device_reduce_blocks(&params->reduce, most_blocks(launch, move));
+    fr_device_reduce_fill(&reduce, move->reduction);
+    bool is_few = round->size <= FR_REDUCE_FEW && fr_device_reduce_is_few(move->reduction);
+    launch->round = is_few ? &few->round : &many->round;
+    launch->kernel = is_few ? FR_KERNEL_MET_REDUCE_FEW : FR_KERNEL_MET_REDUCE;
+    *launch->round = *round;
+    memcpy(is_few ? few->slabs : many->slabs, slabs, (size_t)round->size * sizeof(*slabs));
+    if (is_few)
+        memcpy(&few->reduce, &reduce, sizeof(few->reduce));
+    else
+        many->reduce = reduce;
+    launch->blocks = fr_device_reduce_blocks(&reduce, most_blocks(launch, move));
     if (launch->blocks <= ALONE_BLOCKS)
         launch->blocks = 1;
     return true;

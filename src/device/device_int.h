@@ -114,6 +114,8 @@ struct fr_device_span fr_device_push_side(const struct fr_device_range *range,
                                           const struct fr_device_push_piece *pieces, size_t count);
 // Fills the parameters of a reduction.
 void fr_device_reduce_fill(struct fr_reduce *params, const struct fr_device_reduction *reduction);
+// Returns whether the parameters for FR_REDUCE_FEW sources and targets do.
+bool fr_device_reduce_is_few(const struct fr_device_reduction *reduction);
 // Returns the number of blocks for a reduction.
 unsigned fr_device_reduce_blocks(const struct fr_reduce *params, unsigned max_sms);
 

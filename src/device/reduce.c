@@ -75,9 +75,9 @@ static bool are_congruent(const struct fr_reduce *params)
 {
     uint64_t differ = 0;
     for (uint32_t i = 0; i < params->sources; i++)
-        differ |= params->source[i] ^ params->source[0];
+        differ |= params->ends[i].source ^ params->ends[0].source;
     for (uint32_t i = params->mode == FR_REDUCE_EXCLUSIVE; i < params->targets; i++)
-        differ |= params->target[i] ^ params->source[0];
+        differ |= params->ends[i].target ^ params->ends[0].source;
     return differ % FR_REDUCE_UNIT_BYTES == 0;
 }
 
@@ -85,7 +85,7 @@ static bool are_congruent(const struct fr_reduce *params)
 static void part(struct fr_reduce *params, uint64_t elements)
 {
     uint64_t bytes = params->element_bytes;
-    uint64_t lead = (0 - params->source[0]) % FR_REDUCE_UNIT_BYTES;
+    uint64_t lead = (0 - params->ends[0].source) % FR_REDUCE_UNIT_BYTES;
     uint64_t whole = elements - (params->gap == FR_REDUCE_GAP_BEHIND);
     params->head = elements;
     if (!are_congruent(params) || lead % bytes != 0 || lead / bytes >= whole)
@@ -116,10 +116,15 @@ void fr_device_reduce_fill(struct fr_reduce *params, const struct fr_device_redu
         .targets = reduction->targets,
     };
     for (unsigned i = 0; i < reduction->sources; i++)
-        params->source[i] = reduction->source[i];
+        params->ends[i].source = reduction->source[i];
     for (unsigned i = 0; i < reduction->targets; i++)
-        params->target[i] = reduction->target[i];
+        params->ends[i].target = reduction->target[i];
     part(params, reduction->elements);
+}
+
+bool fr_device_reduce_is_few(const struct fr_device_reduction *reduction)
+{
+    return reduction->sources <= FR_REDUCE_FEW && reduction->targets <= FR_REDUCE_FEW;
 }
 
 // Launches a kernel. The last one of a reduction tells the host that the work is done: the others
@@ -133,8 +138,10 @@ static void launch(struct fr_device_work *work, const struct fr_device_reduction
     params.value = work->value;
     unsigned blocks = fr_device_reduce_blocks(&params, max_sms);
     work->blocks = is_last ? blocks : 0;
-    fr_device_work_judge(work, work->kernels->ops->launch(work->kernels, FR_KERNEL_REDUCE, blocks,
-                                                          &params, work->streams[0]));
+    const enum fr_device_kernel kernel =
+        fr_device_reduce_is_few(reduction) ? FR_KERNEL_REDUCE_FEW : FR_KERNEL_REDUCE;
+    fr_device_work_judge(
+        work, work->kernels->ops->launch(work->kernels, kernel, blocks, &params, work->streams[0]));
 }
 
 // Launches a kernel for each slice that has elements.

@@ -17,7 +17,7 @@ struct CUfunc_st {
     const struct sim_kernel *kernel;
 };
 
-enum { KERNELS = 12, MAX_PARAM_BYTES = 4096 };
+enum { KERNELS = 14, MAX_PARAM_BYTES = 4096 };
 
 // A module. It outlives its context, as an application's copies of the handle do; its handles are
 // then refused.
@@ -51,9 +51,11 @@ static const struct sim_kernel push_few, push_some, push_many;
 static const struct sim_kernel *const kernels[KERNELS] = {&push_few,
                                                           &push_some,
                                                           &push_many,
+                                                          &sim_kernel_reduce_few,
                                                           &sim_kernel_reduce,
                                                           &sim_kernel_met_few,
                                                           &sim_kernel_met_many,
+                                                          &sim_kernel_met_reduce_few,
                                                           &sim_kernel_met_reduce,
                                                           &sim_kernel_pack,
                                                           &sim_kernel_pack_inline,

@@ -80,20 +80,20 @@ static CUresult fold(CUcontext ctx, const struct fr_reduce *params, uint64_t off
     _Alignas(16) char sum[RUN_BYTES], next[RUN_BYTES];
     memset(sum, 0, bytes);
     memset(next, 0, bytes);
-    CUresult result = load(ctx, params, sum, params->source[0] + offset, bytes, is_single);
+    CUresult result = load(ctx, params, sum, params->ends[0].source + offset, bytes, is_single);
     if (result == CUDA_SUCCESS && params->mode == FR_REDUCE_SCAN)
-        result = store(ctx, params, params->target[0] + offset, sum, bytes);
+        result = store(ctx, params, params->ends[0].target + offset, sum, bytes);
     for (uint32_t i = 1; i < params->sources && result == CUDA_SUCCESS; i++) {
-        result = load(ctx, params, next, params->source[i] + offset, bytes, is_single);
+        result = load(ctx, params, next, params->ends[i].source + offset, bytes, is_single);
         if (result == CUDA_SUCCESS && params->mode == FR_REDUCE_EXCLUSIVE)
-            result = store(ctx, params, params->target[i] + offset, sum, bytes);
+            result = store(ctx, params, params->ends[i].target + offset, sum, bytes);
         rows[params->row].combine(sum, next, bytes);
         if (result == CUDA_SUCCESS && params->mode == FR_REDUCE_SCAN)
-            result = store(ctx, params, params->target[i] + offset, sum, bytes);
+            result = store(ctx, params, params->ends[i].target + offset, sum, bytes);
     }
     for (uint32_t i = 0; params->mode == FR_REDUCE_ALL && i < params->targets; i++) {
         if (result == CUDA_SUCCESS)
-            result = store(ctx, params, params->target[i] + offset, sum, bytes);
+            result = store(ctx, params, params->ends[i].target + offset, sum, bytes);
     }
     return result;
 }
@@ -163,17 +163,32 @@ bool sim_kernel_fold_is_sound(const struct fr_reduce *params)
     sound = sound && rows[params->row].element_bytes == params->element_bytes &&
             (params->mode == FR_REDUCE_ALL || params->targets == params->sources);
     for (uint32_t i = 0; sound && i < params->sources; i++)
-        sound = is_aligned(params, params->source[i]);
+        sound = is_aligned(params, params->ends[i].source);
     for (uint32_t i = 0; sound && i < params->targets; i++)
-        sound = is_aligned(params, params->target[i]) ||
+        sound = is_aligned(params, params->ends[i].target) ||
                 (i == 0 && params->mode == FR_REDUCE_EXCLUSIVE);
     return sound;
+}
+
+static bool few_are_sound(const void *given)
+{
+    const struct fr_reduce *params = given; // as far as it goes
+    return params->sources <= FR_REDUCE_FEW && params->targets <= FR_REDUCE_FEW &&
+           sim_kernel_fold_is_sound(params);
 }
 
 static bool reduce_is_sound(const void *params)
 {
     return sim_kernel_fold_is_sound(params);
 }
+
+const struct sim_kernel sim_kernel_reduce_few = {
+    .name = FR_REDUCE_FEW_NAME,
+    .param_bytes = sizeof(struct fr_reduce_few),
+    .max_threads = FR_REDUCE_MAX_THREADS,
+    .are_sound = few_are_sound,
+    .run_block = reduce_block,
+};
 
 const struct sim_kernel sim_kernel_reduce = {
     .name = FR_REDUCE_NAME,

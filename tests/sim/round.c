@@ -222,6 +222,21 @@ static CUresult many_block(CUcontext ctx, const void *given, struct sim_launch_s
     return run(ctx, &met, shape);
 }
 
+static struct fr_reduce with_room(const struct fr_reduce_few *few)
+{
+    struct fr_reduce reduce = {0};
+    memcpy(&reduce, few, sizeof(*few));
+    return reduce;
+}
+
+static CUresult reduce_few_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
+{
+    const struct fr_met_reduce_few *params = given;
+    const struct fr_reduce reduce = with_room(&params->reduce);
+    const struct met met = {&params->round, params->slabs, NULL, NULL, &reduce};
+    return run(ctx, &met, shape);
+}
+
 static CUresult reduce_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
 {
     const struct fr_met_reduce *params = given;
@@ -262,6 +277,14 @@ static bool many_are_sound(const void *given)
     return push_is_sound(&params->round, &params->head, params->pieces, FR_MET_MANY);
 }
 
+static bool reduce_few_is_sound(const void *given)
+{
+    const struct fr_met_reduce_few *params = given;
+    const struct fr_reduce reduce = with_room(&params->reduce);
+    return is_sound(&params->round, FR_REDUCE_FEW) && reduce.sources <= FR_REDUCE_FEW &&
+           reduce.targets <= FR_REDUCE_FEW && sim_kernel_fold_is_sound(&reduce);
+}
+
 static bool reduce_is_sound(const void *given)
 {
     const struct fr_met_reduce *params = given;
@@ -281,6 +304,13 @@ const struct sim_kernel sim_kernel_met_many = {
     .max_threads = FR_PUSH_MAX_THREADS,
     .are_sound = many_are_sound,
     .run_block = many_block,
+};
+const struct sim_kernel sim_kernel_met_reduce_few = {
+    .name = FR_MET_REDUCE_FEW_NAME,
+    .param_bytes = sizeof(struct fr_met_reduce_few),
+    .max_threads = FR_REDUCE_MAX_THREADS,
+    .are_sound = reduce_few_is_sound,
+    .run_block = reduce_few_block,
 };
 const struct sim_kernel sim_kernel_met_reduce = {
     .name = FR_MET_REDUCE_NAME,

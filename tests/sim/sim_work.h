@@ -44,10 +44,11 @@ struct sim_kernel {
     bool (*are_sound)(const void *params); // whether a GPU would neither fault nor hang
     CUresult (*run_block)(CUcontext ctx, const void *params, struct sim_launch_shape shape);
 };
-extern const struct sim_kernel sim_kernel_reduce, sim_kernel_fetch;
+extern const struct sim_kernel sim_kernel_reduce_few, sim_kernel_reduce, sim_kernel_fetch;
 extern const struct sim_kernel sim_kernel_pack, sim_kernel_pack_inline, sim_kernel_pack_fused,
     sim_kernel_pack_many;
-extern const struct sim_kernel sim_kernel_met_few, sim_kernel_met_many, sim_kernel_met_reduce;
+extern const struct sim_kernel sim_kernel_met_few, sim_kernel_met_many, sim_kernel_met_reduce_few,
+    sim_kernel_met_reduce;
 
 // Returns how many bytes of parameters a function of a loaded module takes, 0 for another handle.
 size_t sim_function_param_bytes(CUfunction handle);

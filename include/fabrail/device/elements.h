@@ -7,7 +7,8 @@
 
 #include "fabrail/device/kernels.h"
 
-#define FR_REDUCE_NAME "fr_reduce"
+#define FR_REDUCE_NAME     "fr_reduce"
+#define FR_REDUCE_FEW_NAME "fr_reduce_few"
 
 // Says which sources the result in each target combines.
 enum fr_reduce_mode {
@@ -24,28 +25,42 @@ enum fr_reduce_gap {
 };
 
 enum {
+    FR_REDUCE_FEW = 8,
     FR_REDUCE_SOURCES = 72,    // the GPUs of a rack that is one NVLink domain
     FR_REDUCE_UNIT_BYTES = 16, // bytes that a thread loads and stores at once
     FR_REDUCE_MAX_THREADS = 512,
 };
 
+// Addresses of one source and of one target, which have nothing to do with each other.
+struct fr_reduce_ends {
+    uint64_t source;
+    uint64_t target;
+};
+
 // Parameters of a reduction. The elements of a source come in this order: `head` single ones, then
 // `units` of 16 aligned bytes, then `tail` single ones. Thread t of the grid does units t, t +
 // threads, t + 2 threads and so on, and single elements likewise.
+#define FR_REDUCE_MEMBERS(most)                                                                    \
+    uint64_t words; /* address in host memory of one 64-bit word for each block; 0: none */        \
+    uint64_t value; /* what a block stores to its word when its bytes have landed */               \
+    uint64_t units;                                                                                \
+    uint64_t head;                                                                                 \
+    uint64_t tail;                                                                                 \
+    uint16_t row;  /* of reduce.def */                                                             \
+    uint16_t mode; /* enum fr_reduce_mode */                                                       \
+    uint16_t gap;  /* enum fr_reduce_gap */                                                        \
+    uint16_t element_bytes;                                                                        \
+    uint32_t sources; /* at least 1 */                                                             \
+    uint32_t targets;                                                                              \
+    struct fr_reduce_ends ends[most];
 struct fr_reduce {
-    uint64_t words; // address in host memory of one 64-bit word for each block; 0: none
-    uint64_t value; // what a block stores to its word when its bytes have landed
-    uint64_t units;
-    uint64_t head;
-    uint64_t tail;
-    uint16_t row;  // of reduce.def
-    uint16_t mode; // enum fr_reduce_mode
-    uint16_t gap;  // enum fr_reduce_gap
-    uint16_t element_bytes;
-    uint32_t sources; // at least 1
-    uint32_t targets;
-    uint64_t source[FR_REDUCE_SOURCES];
-    uint64_t target[FR_REDUCE_SOURCES];
+    FR_REDUCE_MEMBERS(FR_REDUCE_SOURCES)
+};
+
+// Parameters of a reduction of few sources to few targets: the first bytes of the struct above. A
+// launch takes longer the more parameters a kernel has.
+struct fr_reduce_few {
+    FR_REDUCE_MEMBERS(FR_REDUCE_FEW)
 };
 
 // Complex numbers. Each part has as many bits as the name says.

@@ -24,9 +24,10 @@
 #include "fabrail/device/elements.h"
 
 // Names of the kernels.
-#define FR_MET_FEW_NAME    "fr_met_few"
-#define FR_MET_MANY_NAME   "fr_met_many"
-#define FR_MET_REDUCE_NAME "fr_met_reduce"
+#define FR_MET_FEW_NAME        "fr_met_few"
+#define FR_MET_MANY_NAME       "fr_met_many"
+#define FR_MET_REDUCE_NAME     "fr_met_reduce"
+#define FR_MET_REDUCE_FEW_NAME "fr_met_reduce_few"
 
 enum { FR_MET_FEW = 8, FR_MET_MANY = 72 }; // most ranks, and most pieces
 
@@ -116,6 +117,13 @@ struct fr_met_reduce {
     struct fr_round round;
     struct fr_reduce reduce;
     uint64_t slabs[FR_REDUCE_SOURCES];
+};
+
+// A round with a reduction among few ranks.
+struct fr_met_reduce_few {
+    struct fr_round round;
+    struct fr_reduce_few reduce;
+    uint64_t slabs[FR_REDUCE_FEW];
 };
 
 // Returns the second word of the answer: how far the kernel has come, as FR_ROUND_* bits.

@@ -44,7 +44,9 @@ static const char *const names[FR_KERNEL_COUNT] = {
     [FR_KERNEL_MET_FEW] = FR_MET_FEW_NAME,
     [FR_KERNEL_MET_MANY] = FR_MET_MANY_NAME,
     [FR_KERNEL_FETCH] = FR_FETCH_NAME,
+    [FR_KERNEL_REDUCE_FEW] = FR_REDUCE_FEW_NAME,
     [FR_KERNEL_REDUCE] = FR_REDUCE_NAME,
+    [FR_KERNEL_MET_REDUCE_FEW] = FR_MET_REDUCE_FEW_NAME,
     [FR_KERNEL_MET_REDUCE] = FR_MET_REDUCE_NAME,
     [FR_KERNEL_PACK] = FR_PACK_NAME,
     [FR_KERNEL_PACK_INLINE] = FR_PACK_INLINE_NAME,
@@ -60,7 +62,7 @@ static const struct {
 } images[FR_IMAGE_COUNT] = {
     [FR_IMAGE_PUSH] = {&fr_cuda_kernels_image, FR_KERNEL_PUSH_FEW, FR_KERNEL_FETCH,
                        "copies, so copy engines move all sizes between GPUs"},
-    [FR_IMAGE_REDUCE] = {&fr_cuda_reduce_image, FR_KERNEL_REDUCE, FR_KERNEL_MET_REDUCE,
+    [FR_IMAGE_REDUCE] = {&fr_cuda_reduce_image, FR_KERNEL_REDUCE_FEW, FR_KERNEL_MET_REDUCE,
                          "reductions, so they go through the host"},
     [FR_IMAGE_PACK] = {&fr_cuda_pack_image, FR_KERNEL_PACK, FR_KERNEL_PACK_MANY,
                        "datatypes, so copy engines pack them"},

@@ -163,50 +163,52 @@ static __device__ __forceinline__ void combine_by_row(uint32_t row, struct held 
 }
 
 // Loads sources from `first` on, as many as are loaded at once.
+template <class P>
 static __device__ __forceinline__ void load_ahead(struct held next[AHEAD], uint32_t first,
-                                                  const struct fr_reduce &params, uint64_t offset,
+                                                  const P &params, uint64_t offset,
                                                   const struct items &items)
 {
 #pragma unroll
     for (uint32_t j = 0; j < AHEAD; j++) {
         if (first + j < params.sources)
-            load(&next[j], params.source[first + j] + offset, items);
+            load(&next[j], params.ends[first + j].source + offset, items);
     }
 }
 
 // Folds the items that a thread holds, which begin `offset` bytes into sources and targets. It
 // waits for AHEAD sources at a time, and only once where there are few.
-static __device__ __forceinline__ void fold(const struct fr_reduce &params, uint64_t offset,
+template <class P>
+static __device__ __forceinline__ void fold(const P &params, uint64_t offset,
                                             const struct items &items)
 {
     struct held sum = {}, next[AHEAD] = {};
-    load(&sum, params.source[0] + offset, items);
+    load(&sum, params.ends[0].source + offset, items);
     for (uint32_t first = 1; first < params.sources; first += AHEAD) {
         load_ahead(next, first, params, offset, items);
         if (first == 1 && params.mode == FR_REDUCE_SCAN)
-            store(sum, params.target[0] + offset, items);
+            store(sum, params.ends[0].target + offset, items);
 #pragma unroll 1
         for (uint32_t i = first; i < first + AHEAD && i < params.sources; i++) {
             if (params.mode == FR_REDUCE_EXCLUSIVE)
-                store(sum, params.target[i] + offset, items);
+                store(sum, params.ends[i].target + offset, items);
             combine_by_row(params.row, &sum, next[0]);
             if (params.mode == FR_REDUCE_SCAN)
-                store(sum, params.target[i] + offset, items);
+                store(sum, params.ends[i].target + offset, items);
 #pragma unroll
             for (uint32_t j = 0; j + 1 < AHEAD; j++) // shifted, since registers have no index
                 next[j] = next[j + 1];
         }
     }
     if (params.sources == 1 && params.mode == FR_REDUCE_SCAN)
-        store(sum, params.target[0] + offset, items);
+        store(sum, params.ends[0].target + offset, items);
     for (uint32_t i = 0; params.mode == FR_REDUCE_ALL && i < params.targets; i++)
-        store(sum, params.target[i] + offset, items);
+        store(sum, params.ends[i].target + offset, items);
 }
 
 // Folds all units, where each target gets the value of all sources. A long reduction also waits for
 // its instructions, so this has only loads, one operation and stores.
-template <class R>
-static __device__ __forceinline__ void fold_units(const struct fr_reduce &params, uint64_t thread,
+template <class R, class P>
+static __device__ __forceinline__ void fold_units(const P &params, uint64_t thread,
                                                   uint64_t threads)
 {
     const uint64_t offset = params.head * params.element_bytes;
@@ -214,7 +216,7 @@ static __device__ __forceinline__ void fold_units(const struct fr_reduce &params
                           true};
     for (; items.at < items.end; items.at += HELD * threads) {
         struct held sum, next[AHEAD];
-        load(&sum, params.source[0] + offset, items);
+        load(&sum, params.ends[0].source + offset, items);
         for (uint32_t first = 1; first < params.sources; first += AHEAD) {
             load_ahead(next, first, params, offset, items);
 #pragma unroll
@@ -224,13 +226,13 @@ static __device__ __forceinline__ void fold_units(const struct fr_reduce &params
             }
         }
         for (uint32_t i = 0; i < params.targets; i++)
-            store(sum, params.target[i] + offset, items);
+            store(sum, params.ends[i].target + offset, items);
     }
 }
 
 // Folds the units of sums, which long reductions mostly are. Returns whether it did.
-static __device__ __forceinline__ bool fold_sums(const struct fr_reduce &params, uint64_t thread,
-                                                 uint64_t threads)
+template <class P>
+static __device__ __forceinline__ bool fold_sums(const P &params, uint64_t thread, uint64_t threads)
 {
     if (params.mode != FR_REDUCE_ALL)
         return false;
@@ -252,7 +254,7 @@ static __device__ __forceinline__ bool fold_sums(const struct fr_reduce &params,
 }
 
 // Tells the host that this block's bytes have landed, wherever they went.
-static __device__ __forceinline__ void tell_host(const struct fr_reduce &params)
+template <class P> static __device__ __forceinline__ void tell_host(const P &params)
 {
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -262,7 +264,7 @@ static __device__ __forceinline__ void tell_host(const struct fr_reduce &params)
 }
 
 // Reduces all elements, by all blocks.
-static __device__ __forceinline__ void reduce(const struct fr_reduce &params)
+template <class P> static __device__ __forceinline__ void reduce(const P &params)
 {
     const uint64_t thread = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const uint64_t threads = (uint64_t)gridDim.x * blockDim.x;
@@ -289,20 +291,42 @@ static __device__ __forceinline__ void reduce(const struct fr_reduce &params)
     }
 }
 
-extern "C" __global__ void __launch_bounds__(FR_REDUCE_MAX_THREADS)
-    fr_reduce(const __grid_constant__ struct fr_reduce params)
+template <class P> static __device__ __forceinline__ void reduce_and_tell(const P &params)
 {
     reduce(params);
     if (params.words != 0)
         tell_host(params);
 }
 
-// A reduction between two meetings with the others.
 extern "C" __global__ void __launch_bounds__(FR_REDUCE_MAX_THREADS)
-    fr_met_reduce(const __grid_constant__ struct fr_met_reduce params)
+    fr_reduce_few(const __grid_constant__ struct fr_reduce_few params)
+{
+    reduce_and_tell(params);
+}
+
+extern "C" __global__ void __launch_bounds__(FR_REDUCE_MAX_THREADS)
+    fr_reduce(const __grid_constant__ struct fr_reduce params)
+{
+    reduce_and_tell(params);
+}
+
+// A reduction between two meetings with the others.
+template <class P> static __device__ __forceinline__ void reduce_between(const P &params)
 {
     if (!round_begin(params.round, params.slabs))
         return;
     reduce(params.reduce);
     round_end(params.round, params.slabs);
+}
+
+extern "C" __global__ void __launch_bounds__(FR_REDUCE_MAX_THREADS)
+    fr_met_reduce_few(const __grid_constant__ struct fr_met_reduce_few params)
+{
+    reduce_between(params);
+}
+
+extern "C" __global__ void __launch_bounds__(FR_REDUCE_MAX_THREADS)
+    fr_met_reduce(const __grid_constant__ struct fr_met_reduce params)
+{
+    reduce_between(params);
 }
