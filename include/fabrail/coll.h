@@ -119,6 +119,10 @@ void fr_coll_team_meet(fr_word comm);
 // have slabs: it gets parts of these. Called on all its ranks, in the call that makes it.
 void fr_coll_team_made(fr_word parent, fr_word made);
 
+// Has this rank take part in no meeting of the communicator with this name, for lack of memory. The
+// others hear of that, and do not wait for it. No team is made then.
+void fr_coll_team_leave(uint64_t name);
+
 // Returns whether a rank is known to have left all agreements of the team.
 bool fr_coll_team_was_quit(struct fr_coll_team *team);
 

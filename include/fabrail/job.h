@@ -162,8 +162,9 @@ bool fr_job_is_keyval(int keyval);
 // it has begun.
 uint64_t fr_job_name_next(enum fr_fn fn, const fr_word *args);
 
-// Gives a new communicator its name. MPI_COMM_NULL is accepted.
-void fr_job_name_give(fr_word comm, uint64_t name);
+// Gives a new communicator its name. MPI_COMM_NULL is accepted. Returns false without memory: then
+// it has none on this process.
+bool fr_job_name_give(fr_word comm, uint64_t name);
 
 // Return whether this process has a multi-node NVLink partner in a communicator or a window: a
 // process on another host and in the same clique. The remote group of an inter-communicator

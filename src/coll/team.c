@@ -76,18 +76,47 @@ static void destroy_state(void *value)
     free(state);
 }
 
-// Returns the state of a communicator, NULL for one without a name. That may be no communicator at
-// all, which only the call itself shall report.
+void fr_coll_team_leave(uint64_t name)
+{
+    fr_warn_once("out of memory for a team of ranks, so that collectives between them are slower");
+    fr_coll_team_message_leave(name);
+}
+
+// In place of a state that this rank has no memory for.
+static struct state no_state = {.judged = true, .hopeless = true};
+
+static void keep_no_state(void *value)
+{
+    (void)value;
+}
+
+static struct state *find_state(fr_word comm)
+{
+    struct state *state = fr_job_comm_value(comm);
+    return FR_LIKELY(state != &no_state) ? state : NULL;
+}
+
+// Returns the state of a communicator. Returns NULL without memory, and for one without a name.
+// That may be no communicator at all, which only the call itself shall report.
 static struct state *state_of(fr_word comm)
 {
     struct state *state = fr_job_comm_value(comm);
     if (FR_LIKELY(state != NULL))
-        return state;
+        return state != &no_state ? state : NULL;
     state = calloc(1, sizeof(*state));
     if (state && fr_job_comm_keep(comm, state, destroy_state))
         return state;
+    if (!state && fr_job_comm_keep(comm, &no_state, keep_no_state))
+        fr_coll_team_leave(fr_job_comm_name(comm));
     free(state);
     return NULL;
+}
+
+// Has this rank take part in no meeting of a communicator, for lack of memory.
+static void leave(fr_word comm, struct state *state)
+{
+    state->hopeless = true;
+    fr_coll_team_leave(fr_job_comm_name(comm));
 }
 
 // Returns how many teams can have tags of their own.
@@ -108,14 +137,17 @@ static bool are_in_clique(const struct fr_job_facts *a, const struct fr_job_fact
 // same.
 static void judge_facts(fr_word comm, struct state *state)
 {
-    int inter = 0, size = 0;
+    int inter = 0, size = 0, own_rank = 0;
     uint64_t id;
     FR_MPI(Comm_test_inter, comm, FR_PTR(&inter));
     FR_MPI(Comm_size, comm, FR_PTR(&size));
+    FR_MPI(Comm_rank, comm, FR_PTR(&own_rank));
     state->judged = true;
     state->one_host = true;
     state->in_clique = true;
     state->hopeless = inter || size < 2 || count_of_numbers() == 0;
+    if (!state->hopeless && fr_job_rank_in(comm, own_rank, &id) < 0)
+        leave(comm, state); // no memory for the ranks
     uint64_t kernel = 0;
     const struct fr_job_facts *own = fr_job_facts_of(fr_job_rank());
     for (int rank = 0; rank < size && !state->hopeless; rank++) {
@@ -304,8 +336,8 @@ static bool meet_across(fr_word comm, struct state *state)
         state->team = prepare(comm);
     struct fr_coll_team *team = state->team;
     if (!team) {
-        fr_error("out of memory for a team of ranks, which the others wait for");
-        return false;
+        leave(comm, state);
+        return true;
     }
     if (team->quit)
         return true;
@@ -381,8 +413,10 @@ static void quit(fr_word comm, struct state *state)
     if (!state->team && !state->one_host)
         state->team = prepare(comm);
     struct fr_coll_team *team = state->team;
-    if (!team)
+    if (!team) {
+        leave(comm, state);
         return;
+    }
     fr_coll_queue_hold(team);
     team->quits = true;
     team->quits_at_meeting = state->met;
@@ -437,7 +471,7 @@ static void inherit(fr_word comm, const struct fr_coll_team *parent)
 
 void fr_coll_team_made(fr_word parent, fr_word made)
 {
-    const struct state *state = fr_job_comm_value(parent);
+    const struct state *state = find_state(parent);
     if (state && state->team && state->team->slab)
         inherit(made, state->team);
 }
@@ -483,7 +517,7 @@ const char *fr_coll_team_obstacle(fr_word comm, bool must_agree)
 
 bool fr_coll_team_exit(fr_word comm, int result)
 {
-    struct state *state = fr_job_comm_value(comm);
+    struct state *state = find_state(comm);
     if (!state)
         return true;
     state->inside = false;

@@ -174,9 +174,16 @@ static bool receive(const struct fr_coll_meeting *meeting, int from, void *data,
     return fits;
 }
 
-// Answers all, for rank 0. Without an answer that is a refusal, so that nobody waits for one.
+// Answers all, for rank 0. Without an answer that is a refusal, so that nobody waits for one. Where
+// a rank has quit it says so, as the rank's own word of that may come later.
 static bool answer_all(const struct fr_coll_meeting *meeting, const void *data, size_t bytes)
 {
+    struct fr_coll_meeting quit = {.name = meeting->name,
+                                   .call = FR_COLL_MEET_QUIT,
+                                   .size = meeting->size,
+                                   .world = meeting->world};
+    if (!data && is_quit(meeting))
+        return send(&quit, 1, quit.size, NULL, 0) && data;
     return send(meeting, 1, meeting->size, data, data ? bytes : 0) && data;
 }
 
@@ -212,21 +219,39 @@ bool fr_coll_team_message_gather(const struct fr_coll_meeting *meeting, const vo
     return answer_all(meeting, has_all ? room : NULL, every);
 }
 
-// Messages stay allocated, since nobody waits for the sends. There are only few of them. Nobody
-// listens in MPI_Finalize any more, where the last teams go.
+// Sends to a rank without waiting. The message stays allocated. Without memory for it this waits
+// until MPI has taken so few bytes.
+static void send_later(const struct message *message, bool is_kept, int to)
+{
+    _Alignas(8) char request[8];
+    if (!is_kept)
+        FR_MPI(Send, FR_PTR(message), sizeof(*message), fr_abi_mpi.BYTE, (fr_word)to,
+               FR_COLL_MEET_TAG, fr_job_comm());
+    else if (FR_MPI(Isend, FR_PTR(message), sizeof(*message), fr_abi_mpi.BYTE, (fr_word)to,
+                    FR_COLL_MEET_TAG, fr_job_comm(), FR_PTR(request)) == fr_abi_mpi.SUCCESS)
+        FR_MPI(Request_free, FR_PTR(request));
+}
+
+// There are only few such messages. Nobody listens in MPI_Finalize any more, where the last teams
+// go.
 void fr_coll_team_message_tell(const struct fr_coll_meeting *meeting)
 {
     const bool is_heard = fr_job_comm() != fr_abi_mpi.COMM_NULL;
+    struct message head, *message = is_heard ? malloc(sizeof(*message)) : NULL;
+    write_head(meeting, message ? message : &head);
     for (int i = 0; i < meeting->size && is_heard; i++) {
-        _Alignas(8) char request[8];
-        struct message *message = i != meeting->rank ? malloc(sizeof(*message)) : NULL;
-        if (!message)
-            continue;
-        write_head(meeting, message);
-        if (FR_MPI(Isend, FR_PTR(message), sizeof(*message), fr_abi_mpi.BYTE,
-                   (fr_word)meeting->world[i], FR_COLL_MEET_TAG, fr_job_comm(),
-                   FR_PTR(request)) == fr_abi_mpi.SUCCESS)
-            FR_MPI(Request_free, FR_PTR(request));
+        if (i != meeting->rank)
+            send_later(message ? message : &head, message != NULL, meeting->world[i]);
+    }
+}
+
+void fr_coll_team_message_leave(uint64_t name)
+{
+    const struct message head = {.name = name, .call = FR_COLL_MEET_QUIT};
+    const bool is_heard = fr_job_comm() != fr_abi_mpi.COMM_NULL && name != 0;
+    for (int rank = 0; rank < fr_job_size() && is_heard; rank++) {
+        if (rank != fr_job_rank() && fr_job_facts_of(rank)->exchanges)
+            send_later(&head, false, rank);
     }
 }
 

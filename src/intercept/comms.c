@@ -49,13 +49,16 @@ bool fr_intercept_call_comm_make(enum fr_fn fn, fr_word *args, int *result)
     *result = fr_abi_call(fn, args);
     if (*result != fr_abi_mpi.SUCCESS || !args[fr_abi_rows[fn].comm_made])
         return true;
+    bool is_kept = true;
     bool later = fr_abi_rows[fn].request >= 0, named = fr_job_comm() != fr_abi_mpi.COMM_NULL;
     uint64_t name = named ? fr_job_name_next(fn, args) : 0;
     fr_word made = fr_abi_handle_load((const void *)args[fr_abi_rows[fn].comm_made], 0);
     if (named && later)
         *result = name_later(fn, args, name);
     else if (named)
-        fr_job_name_give(made, name);
+        is_kept = fr_job_name_give(made, name);
+    if (!is_kept)
+        fr_coll_team_leave(name);
     if (named && !later)
         note_made(fn, args, made);
     if (!later && fr_abi_rows[fn].info >= 0)

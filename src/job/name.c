@@ -158,13 +158,15 @@ uint64_t fr_job_name_next(enum fr_fn fn, const fr_word *args)
     }
 }
 
-void fr_job_name_give(fr_word comm, uint64_t name)
+bool fr_job_name_give(fr_word comm, uint64_t name)
 {
     if (comm == fr_abi_mpi.COMM_NULL)
-        return;
-    if (!fr_job_remember(comm, name))
+        return true;
+    bool is_kept = fr_job_remember(comm, name) != NULL;
+    if (!is_kept)
         fr_warn_once("no memory for the name of a communicator, of which other processes know");
     fr_debug("communicator %016llx is made", (unsigned long long)name);
+    return is_kept;
 }
 
 uint64_t fr_job_comm_name(fr_word comm)
@@ -175,11 +177,12 @@ uint64_t fr_job_comm_name(fr_word comm)
 
 void fr_job_name_start(fr_word own)
 {
-    fr_job_name_give(own, name_of(KIND_OWN, 0, 0, 0));
+    (void)fr_job_name_give(own, name_of(KIND_OWN, 0, 0, 0));
     if (!fr_job_recall(fr_abi_mpi.COMM_WORLD))
-        fr_job_name_give(fr_abi_mpi.COMM_WORLD, name_of(KIND_WORLD, 0, 0, 0));
+        (void)fr_job_name_give(fr_abi_mpi.COMM_WORLD, name_of(KIND_WORLD, 0, 0, 0));
     if (!fr_job_recall(fr_abi_mpi.COMM_SELF))
-        fr_job_name_give(fr_abi_mpi.COMM_SELF, name_of(KIND_SELF, (uint64_t)fr_job_rank(), 0, 0));
+        (void)fr_job_name_give(fr_abi_mpi.COMM_SELF,
+                               name_of(KIND_SELF, (uint64_t)fr_job_rank(), 0, 0));
 }
 
 void fr_job_name_end(void)

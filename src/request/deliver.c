@@ -103,7 +103,7 @@ static void deliver_parts(struct fr_request_op *op, struct fr_device_batch *batc
 static void deliver_comm(const struct fr_request_op *op)
 {
     const void *made = (const void *)op->args[fr_abi_rows[op->fn].comm_made];
-    fr_job_name_give(fr_abi_handle_load(made, 0), op->comm_name);
+    (void)fr_job_name_give(fr_abi_handle_load(made, 0), op->comm_name);
 }
 
 // Counts a received message. Its path and length are known only now.

@@ -5,6 +5,9 @@
 //
 // Then nonblocking ones that one rank has no memory to begin. They fail on all ranks, and that
 // rank's error handler does not return. The communicator is as good as before.
+//
+// Last, communicators that one rank lacks memory for, in the call that makes them and in the first
+// that uses them. No rank waits for it, and collectives go some other way.
 #define _GNU_SOURCE // dl_iterate_phdr
 #include "../programs/harness.h"
 #include "../programs/memory.h"
@@ -25,6 +28,7 @@ static int rank, size;
 static uintptr_t library, library_end; // where libfabrail is
 static unsigned allocations;           // of libfabrail's, since it was set to 0
 static unsigned failing;               // number of the one that fails; 0: none
+static unsigned failing_count = 1;     // so many fail
 
 // ---- allocation
 
@@ -34,7 +38,8 @@ void *__libc_realloc(void *old, size_t bytes);
 
 static bool fails(const void *caller)
 {
-    return (uintptr_t)caller - library < library_end - library && ++allocations == failing;
+    return (uintptr_t)caller - library < library_end - library &&
+           ++allocations - failing < failing_count && failing > 0;
 }
 
 void *malloc(size_t bytes)
@@ -234,6 +239,43 @@ static void run_to_begin(int count)
         printf("MPI_Iallreduce of %d: %u allocations\n", count, number - 1);
 }
 
+static bool exchange(int count, MPI_Comm comm)
+{
+    start_over(count);
+    MPI_Alltoall(sent.address, count / size, MPI_INT, received.address, count / size, MPI_INT,
+                 comm);
+    return has_result(make_exchange, count);
+}
+
+// Makes a communicator, and meets the others in it. Allocations of a rank fail from this number on
+// until `count` have failed. Returns how many allocations that took.
+static unsigned try_to_meet(int which, unsigned number, unsigned count)
+{
+    MPI_Comm comm;
+    failing = rank == which ? number : 0;
+    failing_count = count;
+    allocations = 0;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Barrier(comm);
+    failing = 0;
+    unsigned used = allocations;
+    for (int i = 0; i < 4; i++) // the ranks meet
+        must_be_right(exchange(FEW, comm), number);
+    MPI_Comm_free(&comm);
+    MPI_Bcast(&used, 1, MPI_UNSIGNED, which, MPI_COMM_WORLD);
+    return used;
+}
+
+static void run_to_meet(int which, unsigned count)
+{
+    unsigned number = 1;
+    while (number < MOST_ALLOCATIONS && try_to_meet(which, number, count) >= number)
+        number++;
+    if (rank == 0)
+        printf("MPI_Comm_dup with %u missing on rank %d: %u allocations\n", count, which,
+               number - 1);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -257,6 +299,10 @@ int main(int argc, char **argv)
     run(make_neighbours, "MPI_Neighbor_allgather_init", MANY);
     run_to_begin(MANY);
     run_to_begin(FEW);
+    for (int which = 0; which < 2; which++) {
+        run_to_meet(which, 1);
+        run_to_meet(which, 1000);
+    }
     memory_free(&sent);
     memory_free(&received);
     MPI_Comm_free(&ring);

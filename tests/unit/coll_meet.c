@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Meetings of ranks of several hosts where rank 0 runs out of memory, with an MPI of its own: the
-// others wait for its answer, and get one. A rank that waits for it may hear of one that has quit.
+// others wait for its answer, and get one. A rank that waits for it may hear of one that has quit,
+// or that has no memory to come.
 #include "config.h"
 
 #include "fabrail/coll/team_message.h"
@@ -18,7 +19,7 @@ static bool fails;
 static const int world[SIZE] = {0, 1, 2};
 static const struct fr_coll_meeting meeting = {5, 6, 7, 0, 0, SIZE, world};
 static size_t sent[SIZE]; // bytes to each rank
-static unsigned refusals;
+static unsigned refusals, quits;
 
 struct message {
     int source;
@@ -59,6 +60,7 @@ int __wrap_fr_abi_call(enum fr_fn fn, const fr_word *args)
     case FR_FN_MPI_Send:
         sent[args[3]] = (size_t)args[1] - HEAD;
         refusals += args[1] == HEAD;
+        quits += ((const uint64_t *)args[0])[1] == FR_COLL_MEET_QUIT;
         break;
     default:
         break;
@@ -97,6 +99,19 @@ static void check_quit(uint64_t met, bool comes)
     fr_coll_team_message_forget(meeting.name);
 }
 
+// Rank 0 hears that rank 1 does not come, and says so to both, which may not know yet.
+static void check_left(void)
+{
+    const struct fr_coll_meeting ninth = {5, 6, 0, 9, 0, SIZE, world};
+    const struct message left_out = {1, FR_COLL_MEET_QUIT, 0, 0};
+    uint64_t answer = 1;
+    coming = &left_out;
+    left = 1;
+    quits = 0;
+    CHECK(!fr_coll_meet(&ninth, 3, NULL, judge, NULL, &answer) && quits == SIZE - 1, "%u", quits);
+    fr_coll_team_message_forget(meeting.name);
+}
+
 int main(void)
 {
     char all[SIZE * BYTES];
@@ -115,5 +130,6 @@ int main(void)
     fails = false;
     check_quit(9, true);
     check_quit(8, false);
+    check_left();
     return check_result();
 }

@@ -28,11 +28,12 @@ static size_t fails_in = SIZE_MAX; // the go of receives that fails
 static size_t goes;
 static uint64_t named[2]; // what the last one is, and how many were
 
-void fr_job_name_give(fr_word comm, uint64_t name)
+bool fr_job_name_give(fr_word comm, uint64_t name)
 {
     CHECK(comm == 7, "%zu", (size_t)comm);
     named[0] = name;
     named[1]++;
+    return true;
 }
 
 int fr_abi_call(enum fr_fn fn, const fr_word *args)

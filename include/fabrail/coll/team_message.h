@@ -43,6 +43,10 @@ bool fr_coll_team_message_gather(const struct fr_coll_meeting *meeting, const vo
 // Tells the other ranks the meeting's `call`, one of the two above. Does not wait.
 void fr_coll_team_message_tell(const struct fr_coll_meeting *meeting);
 
+// Tells all processes that take part in collectives that this one comes to no meeting of the
+// communicator with this name. Takes no memory, nor who its ranks are.
+void fr_coll_team_message_leave(uint64_t name);
+
 // Returns whether another rank has told the meeting's `call`. Costs a probe, but in a thread that
 // must not call MPI, which looks at what others have received.
 bool fr_coll_team_message_was_told(const struct fr_coll_meeting *meeting);
