@@ -7,7 +7,7 @@
 
 #include "fabrail/ipc/engine.h"
 #include "fabrail/policy.h"
-#include "fabrail/policy/access.h"
+#include "fabrail/policy/access_way.h"
 #include "fabrail/policy/scheme.h"
 #include "fabrail/rndv.h"
 #include "intercept/gpu_aware.h"

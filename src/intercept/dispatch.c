@@ -8,7 +8,7 @@
 #include "fabrail/report.h"
 #include "fabrail/request/attendant.h"
 #include "fabrail/request/errors.h"
-#include "fabrail/request/window.h"
+#include "fabrail/request/pending.h"
 #include "fabrail/rma.h"
 #include "fabrail/rndv/incoming.h"
 #include "fabrail/rndv/progress.h"

@@ -55,8 +55,8 @@ libmodules_la_SOURCES += \
 	src/intercept/coll_buffer.h \
 	src/intercept/spawn.c \
 	src/intercept/win_sync.c \
-	src/intercept/window.c \
-	src/intercept/window.h \
+	src/intercept/window_call.c \
+	src/intercept/window_call.h \
 	src/intercept/window_access.c \
 	src/intercept/window_make.c \
 	src/intercept/views.c \

@@ -3,7 +3,7 @@
 // collective file operations.
 #include "config.h"
 
-#include "fabrail/request/window.h"
+#include "fabrail/request/pending.h"
 #include "intercept/intercept_int.h"
 
 // Returns the function that completes data before they are copied out. MPICH 4.0 returns from a

@@ -6,7 +6,7 @@
 #include "fabrail/request/schedule.h"
 #include "fabrail/rma/access.h"
 #include "intercept/coll_reduction.h"
-#include "intercept/window.h"
+#include "intercept/window_call.h"
 
 #include <string.h>
 

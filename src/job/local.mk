@@ -1,6 +1,6 @@
 # Module job: processes, control messages between them, and the shared memory of a host.
 libmodules_la_SOURCES += src/job/control.c include/fabrail/job/control.h include/fabrail/job/process.h src/job/control_int.h \
-	src/job/host.c src/job/process.c src/job/remote.c src/job/secret.c \
+	src/job/host_queue.c src/job/process.c src/job/remote.c src/job/secret.c \
 	src/job/shm.c include/fabrail/job/shm.h
 
 libmodules_la_SOURCES += src/job/alone.c src/job/blocked.c src/job/census.c \

@@ -19,7 +19,7 @@ libmodules_la_SOURCES += \
 	src/request/rts_receive.c \
 	include/fabrail/request.h include/fabrail/request/attendant.h include/fabrail/request/errors.h \
 	include/fabrail/request/op.h \
-	include/fabrail/request/window.h \
+	include/fabrail/request/pending.h \
 	src/request/request_int.h \
 	src/request/set.c \
 	include/fabrail/request/set.h \

@@ -3,8 +3,8 @@
 #ifndef FR_REQUEST_REQUEST_INT_H
 #define FR_REQUEST_REQUEST_INT_H
 
+#include "fabrail/request/pending.h"
 #include "fabrail/request/schedule.h"
-#include "fabrail/request/window.h"
 #include "fabrail/rndv/incoming.h"
 
 // Copies the outputs of completed operations together and waits. `statuses` holds the MPI status of

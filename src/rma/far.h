@@ -4,8 +4,8 @@
 #ifndef FR_RMA_FAR_H
 #define FR_RMA_FAR_H
 
-#include "rma/message.h"
 #include "rma/rma_int.h"
+#include "rma/window_message.h"
 
 // ---- windows whose ranks exchange messages
 

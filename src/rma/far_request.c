@@ -6,7 +6,7 @@
 
 #include "rma/far.h"
 #include "rma/far_request.h"
-#include "rma/transfer.h"
+#include "rma/window_transfer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #ifndef FR_RMA_FRAGMENT_H
 #define FR_RMA_FRAGMENT_H
 
-#include "rma/message.h"
 #include "rma/rma_int.h"
+#include "rma/window_message.h"
 
 // As many bytes of runs as a message may have of data.
 enum { FR_RMA_MOST_RUNS = FR_RMA_MOST_BYTES / sizeof(struct fr_rma_run) };

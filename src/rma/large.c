@@ -8,7 +8,7 @@
 #include "rma/far.h"
 #include "rma/far_request.h"
 #include "rma/fragment.h"
-#include "rma/transfer.h"
+#include "rma/window_transfer.h"
 
 #include "fabrail/rndv/progress.h"
 

@@ -5,8 +5,8 @@
 
 #include "fabrail/ipc.h"
 #include "fabrail/rma/access.h"
-#include "rma/queue.h"
-#include "rma/words.h"
+#include "rma/epoch_words.h"
+#include "rma/piece_queue.h"
 
 // The memory that a rank has given to a window, and this rank's epochs with that rank.
 struct fr_rma_part {

@@ -7,7 +7,7 @@
 
 #include "rma/far.h"
 #include "rma/target_memory.h"
-#include "rma/transfer.h"
+#include "rma/window_transfer.h"
 
 #include <stdlib.h>
 #include <string.h>

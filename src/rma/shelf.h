@@ -3,7 +3,7 @@
 #ifndef FR_RMA_SHELF_H
 #define FR_RMA_SHELF_H
 
-#include "rma/words.h"
+#include "rma/epoch_words.h"
 
 struct fr_rma_shelf;
 

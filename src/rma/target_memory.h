@@ -3,8 +3,8 @@
 #ifndef FR_RMA_TARGET_MEMORY_H
 #define FR_RMA_TARGET_MEMORY_H
 
-#include "rma/message.h"
 #include "rma/rma_int.h"
+#include "rma/window_message.h"
 
 // All runs of a message as one element of a layout of their own. Used in place: the view refers to
 // the block.

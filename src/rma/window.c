@@ -5,7 +5,7 @@
 #include "rma/advert.h"
 #include "rma/far.h"
 #include "rma/region.h"
-#include "rma/transfer.h"
+#include "rma/window_transfer.h"
 
 #include "fabrail/abi/hook.h"
 #include "fabrail/job.h"

@@ -10,4 +10,4 @@ libmodules_la_SOURCES += include/fabrail/rndv.h include/fabrail/rndv/incoming.h 
 	src/rndv/rail_put_send.h src/rndv/recv.c src/rndv/replica.c src/rndv/replica.h src/rndv/retry_queue.c \
 	src/rndv/schemes.c src/rndv/schemes.h src/rndv/send.c src/rndv/send.h src/rndv/send_registry.c \
 	src/rndv/send_stage.c src/rndv/send_stage.h src/rndv/slot.c src/rndv/slot.h src/rndv/staged.c src/rndv/strides.c src/rndv/strides.h \
-	src/rndv/takers.c src/rndv/takers.h src/rndv/thread.c src/rndv/waiting_sends.c src/rndv/waiting_sends.h
+	src/rndv/takers.c src/rndv/takers.h src/rndv/rails_thread.c src/rndv/waiting_sends.c src/rndv/waiting_sends.h

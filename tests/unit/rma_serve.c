@@ -5,7 +5,7 @@
 
 #include "check.h"
 #include "rma/far.h"
-#include "rma/transfer.h"
+#include "rma/window_transfer.h"
 
 #include "fabrail/job.h"
 

@@ -4,7 +4,7 @@
 #define FR_FABRAIL_RMA_ACCESS_H
 
 #include "fabrail/device/reduce.h"
-#include "fabrail/policy/access.h"
+#include "fabrail/policy/access_way.h"
 #include "fabrail/report.h"
 #include "fabrail/rma.h"
 #include "fabrail/staging/path.h"

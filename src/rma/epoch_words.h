@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Words of a window: shared memory in which its ranks begin and end epochs, and take turns at
 // updates. Each rank has a line, and a cell for each other rank.
-#ifndef FR_RMA_WORDS_H
-#define FR_RMA_WORDS_H
+#ifndef FR_RMA_EPOCH_WORDS_H
+#define FR_RMA_EPOCH_WORDS_H
 
 #include "fabrail/core/wait.h"
 #include "fabrail/job/shm.h"

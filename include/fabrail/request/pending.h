@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operations that are tied to a window or a file in place of a request.
-#ifndef FR_FABRAIL_REQUEST_WINDOW_H
-#define FR_FABRAIL_REQUEST_WINDOW_H
+#ifndef FR_FABRAIL_REQUEST_PENDING_H
+#define FR_FABRAIL_REQUEST_PENDING_H
 
 #include "fabrail/request.h"
 

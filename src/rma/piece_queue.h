@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The queue of a window: copies by devices that have been begun or wait to be.
-#ifndef FR_RMA_QUEUE_H
-#define FR_RMA_QUEUE_H
+#ifndef FR_RMA_PIECE_QUEUE_H
+#define FR_RMA_PIECE_QUEUE_H
 
 #include "fabrail/device/batch.h"
 

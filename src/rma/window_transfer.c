@@ -3,7 +3,7 @@
 // matches the RTS: a receive begins as soon as the sender's notice of the message is there.
 #include "config.h"
 
-#include "rma/transfer.h"
+#include "rma/window_transfer.h"
 
 #include "fabrail/rndv/outgoing.h"
 

@@ -7,7 +7,7 @@
 #include "fabrail/job.h"
 #include "fabrail/request/attendant.h"
 #include "fabrail/request/errors.h"
-#include "intercept/window.h"
+#include "intercept/window_call.h"
 
 #include <stdlib.h>
 #include <string.h>

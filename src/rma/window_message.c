@@ -3,7 +3,7 @@
 #include "config.h"
 
 #include "rma/far.h"
-#include "rma/transfer.h"
+#include "rma/window_transfer.h"
 
 #include "fabrail/job.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Inside of module intercept: what the files about windows over device memory share.
-#ifndef FR_INTERCEPT_WINDOW_H
-#define FR_INTERCEPT_WINDOW_H
+#ifndef FR_INTERCEPT_WINDOW_CALL_H
+#define FR_INTERCEPT_WINDOW_CALL_H
 
 #include "fabrail/rma.h"
 #include "intercept/intercept_int.h"

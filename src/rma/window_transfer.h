@@ -4,13 +4,13 @@
 //
 // A transfer moves in fr_rma_progress, by the thread that makes progress, and waits for nobody.
 // That thread calls `over` when it is over, and frees it then.
-#ifndef FR_RMA_TRANSFER_H
-#define FR_RMA_TRANSFER_H
+#ifndef FR_RMA_WINDOW_TRANSFER_H
+#define FR_RMA_WINDOW_TRANSFER_H
 
 #include "fabrail/policy/scheme.h"
 #include "fabrail/rndv/receive.h"
-#include "rma/message.h"
 #include "rma/rma_int.h"
+#include "rma/window_message.h"
 
 struct fr_rma_transfer;
 

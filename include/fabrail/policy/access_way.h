@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How an access to the memory of another rank of a window goes.
-#ifndef FR_FABRAIL_POLICY_ACCESS_H
-#define FR_FABRAIL_POLICY_ACCESS_H
+#ifndef FR_FABRAIL_POLICY_ACCESS_WAY_H
+#define FR_FABRAIL_POLICY_ACCESS_WAY_H
 
 #include "fabrail/policy.h"
 

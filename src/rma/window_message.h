@@ -5,8 +5,8 @@
 // A target takes messages wherever its process makes progress, and never waits for anybody while it
 // acts on one. Each request but FR_RMA_MEET has one answer. An origin has few requests under way,
 // so what waits at a target is bounded.
-#ifndef FR_RMA_MESSAGE_H
-#define FR_RMA_MESSAGE_H
+#ifndef FR_RMA_WINDOW_MESSAGE_H
+#define FR_RMA_WINDOW_MESSAGE_H
 
 #include "fabrail/staging.h"
 

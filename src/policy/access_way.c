@@ -2,7 +2,7 @@
 // Accesses to windows over device memory.
 #include "config.h"
 
-#include "fabrail/policy/access.h"
+#include "fabrail/policy/access_way.h"
 
 static struct fr_policy_access_choice choose(enum fr_policy_way way, enum fr_policy_path path,
                                              const char *reason)
