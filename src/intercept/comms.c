@@ -26,9 +26,12 @@ static int name_later(enum fr_fn fn, const fr_word *args, uint64_t name)
 static void note_made(enum fr_fn fn, const fr_word *args, fr_word made)
 {
     const fr_word parent = fr_abi_handle(args[0]);
-    if (!fr_intercept_nvlink_joins_hosts() || fn == FR_FN_MPI_Intercomm_create ||
-        fn == FR_FN_MPI_Intercomm_merge)
+    if (!fr_intercept_nvlink_joins_hosts() || fn == FR_FN_MPI_Intercomm_create)
         return;
+    if (fn == FR_FN_MPI_Intercomm_merge) { // two groups have no slab to share
+        fr_coll_team_meet(made);
+        return;
+    }
     if (fn != FR_FN_MPI_Comm_create_group) // all ranks of the parent make the call
         fr_coll_team_meet(parent);
     if (made != fr_abi_mpi.COMM_NULL)

@@ -9,9 +9,10 @@
 // swaps, nonblocking all-to-all in place, of more than is page-locked for staging;
 // first, communicators of which nonblocking calls are the first; early, such calls on
 // MPI_COMM_WORLD by a program that has used its GPUs before MPI_Init; barrier, by one that has a
-// barrier before; apart, calls with host buffers while the default stream waits for the program;
-// late, a rank that does not come in time; gone, a rank that has ended. The call that these two
-// miss has a FORM: blocking, nonblocking or persistent.
+// barrier before; merge, on a communicator that two groups have become; apart, calls with host
+// buffers while the default stream waits for the program; late, a rank that does not come in time;
+// gone, a rank that has ended. The call that these two miss has a FORM: blocking, nonblocking or
+// persistent.
 //
 // Every byte is verified. Counts need the library of count.c.
 #include "../programs/harness.h"
@@ -351,6 +352,25 @@ static void first(void)
     }
 }
 
+// Two groups on all hosts that become one.
+static MPI_Comm make_merged(void)
+{
+    MPI_Comm half, between, merged;
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - rank % 2, 7, &between);
+    MPI_Intercomm_merge(between, rank % 2, &merged);
+    MPI_Comm_free(&half);
+    MPI_Comm_free(&between);
+    return merged;
+}
+
+static void merge(void)
+{
+    MPI_Comm merged = make_merged();
+    try_first(merged, 0);
+    MPI_Comm_free(&merged);
+}
+
 static void barrier(void)
 {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -476,6 +496,8 @@ int main(int argc, char **argv)
         try_first(MPI_COMM_WORLD, 0);
     else if (strcmp(what, "barrier") == 0)
         barrier();
+    else if (strcmp(what, "merge") == 0)
+        merge();
     else if (strcmp(what, "apart") == 0)
         apart();
     else if (strcmp(what, "late") == 0)
