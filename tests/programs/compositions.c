@@ -334,9 +334,21 @@ static void try_call(struct call *call, size_t bytes)
     free(call->counts);
 }
 
+// By itself, MPICH gives wrong results and writes to the vector in a Reduce_scatter_block of an
+// operation that does not commute, where the ranks are a power of two.
+static bool is_wrong_in_mpich(const struct run *run, enum function function)
+{
+#ifdef MPICH_NUMVERSION
+    return function == SCATTER_BLOCK && run->size > 1 && (run->size & (run->size - 1)) == 0;
+#else
+    (void)run, (void)function;
+    return false;
+#endif
+}
+
 static void step_function(struct run *run, size_t bytes, enum function function)
 {
-    for (int i = 0; i < COUNT_OF(shapes); i++) {
+    for (int i = 0; i < COUNT_OF(shapes) && !is_wrong_in_mpich(run, function); i++) {
         struct call common = {.run = run, .shape = &shapes[i], .function = function};
         common.type = type_of(&shapes[i]);
         MPI_Op_create(compose_all, 0, &common.op);
