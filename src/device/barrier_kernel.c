@@ -58,8 +58,10 @@ static unsigned blocks_of_push(const struct launch *launch, const struct fr_devi
     return alone ? 1 : most_blocks(launch, move);
 }
 
-// A copy gets another block for each so many bytes; with fewer the block does not pay for itself.
-enum { COPY_BLOCK_BYTES = 16384 };
+// A copy gets another block for each so many bytes; with fewer the block does not pay for itself. A
+// block that moves all else alone also makes longer copies sooner than several that wait for one
+// another before and behind each part.
+enum { COPY_BLOCK_BYTES = 16384, COPY_ALONE_BYTES = 65536 };
 
 static struct fr_round_copy copy_of(const struct fr_device_push_piece *piece)
 {
@@ -74,9 +76,11 @@ static size_t copy_bytes(const struct fr_device_push_piece *pieces)
 static void plan_copies(struct launch *launch, const struct fr_device_move *move)
 {
     size_t before = copy_bytes(move->before), after = copy_bytes(move->after);
-    size_t blocks = ((before > after ? before : after) + COPY_BLOCK_BYTES - 1) / COPY_BLOCK_BYTES;
+    size_t longer = before > after ? before : after;
+    size_t blocks = (longer + COPY_BLOCK_BYTES - 1) / COPY_BLOCK_BYTES;
     unsigned most = most_blocks(launch, move);
-    if (blocks > launch->blocks)
+    bool is_alone = launch->blocks == 1 && longer <= COPY_ALONE_BYTES;
+    if (blocks > launch->blocks && !is_alone)
         launch->blocks = blocks < most ? (unsigned)blocks : most;
     for (int i = 0; i < FR_ROUND_COPIES; i++) {
         launch->round->before[i] = copy_of(&move->before[i]);
