@@ -41,7 +41,7 @@ struct fr_job_facts {
     uint8_t reports;          // 1 if it writes a report, and gives its facts at the end
     uint8_t windows;          // 1 if it takes part in windows over device memory (module rma)
     uint8_t uses_device;      // 1 if it uses a device already
-    uint8_t unused;           // 0
+    uint8_t has_threads;      // 1 if several of its threads may call MPI at once
 };
 
 // Tags on Fabrail's own communicator. Tags above FR_JOB_UNUSED_TAG belong to module coll, which

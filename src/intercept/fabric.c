@@ -50,6 +50,7 @@ bool fr_intercept_gather_facts(void)
     bool for_peers = settings->paths & FR_PATH_BIT_PEER;
     struct fr_job_facts own = {.host = fr_job_host(), .reports = fr_report_gathers()};
     own.uses_device = fr_device_in_use();
+    own.has_threads = !fr_request_serial;
     bool may = for_fabric || for_peers;
     bool needs = fr_device_is_installed() || (for_peers && fr_intercept_wants_host_rails());
     bool alone = fr_job_size() < 2; // it has messages to itself

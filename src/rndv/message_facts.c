@@ -259,12 +259,22 @@ static size_t length_in_turn(const struct fr_rndv_message *message, unsigned tur
     return layout->exact ? rts_length(message->view->in_bytes, unit, turn) : 0;
 }
 
-// Where any byte may be the last, the shortest lengths take turns. Otherwise the first one will do.
+// Whether the receiver may be told of one message in place of another of the same length: Open MPI
+// lets a thread match the next message while it still copies one that another thread has matched.
+static bool may_be_confused(const struct fr_rndv_message *message)
+{
+    const struct fr_job_facts *receiver = fr_job_facts_of(message->address.to);
+    return message->parts && (receiver == NULL || receiver->has_threads);
+}
+
+// Where the receiver has threads and any byte may be the last, the shortest lengths take turns.
+// Otherwise the first one will do.
 size_t fr_rndv_message_length(const struct fr_rndv_message *message, const char **reason)
 {
     enum { TURNS = 8, MULTIPLES = FR_RNDV_RTS_LONGEST / FR_RNDV_RTS_PRIME };
     static _Atomic unsigned turns;
-    unsigned turn = message->parts ? atomic_load_explicit(&turns, memory_order_relaxed) : 0;
+    unsigned turn =
+        may_be_confused(message) ? atomic_load_explicit(&turns, memory_order_relaxed) : 0;
     atomic_store_explicit(&turns, turn + 1, memory_order_relaxed); // threads may share a turn
     for (unsigned i = 0; i < MULTIPLES; i++) {
         size_t length = length_in_turn(message, turn % TURNS + i);
