@@ -113,8 +113,10 @@ bool fr_device_present(void)
     unsigned long long searched = atomic_load_explicit(&searched_at, memory_order_acquire);
     unsigned lookups = atomic_load_explicit(&fr_core_lookups, memory_order_acquire);
     bool anew = lookups != atomic_load_explicit(&lookups_seen, memory_order_acquire);
+    // Another thread may have searched since the first look at the rows, and noted the lookups
+    // then.
     if (FR_LIKELY(searched != 0 && !anew && are_lookups_seen()))
-        return false;
+        return atomic_load_explicit(&present_rows, memory_order_acquire) != 0;
     // Read before the search, so that an object loaded meanwhile causes another search.
     unsigned long long load_count = 0;
     fr_core_iterate_objects(read_load_count, &load_count);
