@@ -61,7 +61,8 @@ unsigned fr_device_push_plan(struct fr_push_head *head, struct fr_push_piece *in
     return shares < max_blocks ? shares : max_blocks;
 }
 
-// Returns the kernel with the fewest parameters that takes so many pieces. Those of all begin alike.
+// Returns the kernel with the fewest parameters that takes so many pieces. Those of all begin
+// alike.
 static enum fr_device_kernel kernel_for(uint32_t pieces)
 {
     if (pieces <= FR_PUSH_FEW)

@@ -55,7 +55,8 @@ bool fr_request_set_find_deferred(struct fr_request_set *set);
 static inline struct fr_wait fr_request_begin_wait(size_t requests)
 {
     enum { SPINS = 240 };
-    return (struct fr_wait){.spins = SPINS / (unsigned)(1 + requests / FR_REQUEST_FEW), .steps_a_yield = 16};
+    return (struct fr_wait){.spins = SPINS / (unsigned)(1 + requests / FR_REQUEST_FEW),
+                            .steps_a_yield = 16};
 }
 
 // Begins a look at the operations of the set.

@@ -13,8 +13,8 @@ int main(int argc, char **argv)
         return 1;
     int failed =
         hwloc_topology_set_io_types_filter(machine, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) != 0 ||
-        hwloc_topology_set_type_filter(machine, HWLOC_OBJ_OS_DEVICE,
-                                       HWLOC_TYPE_FILTER_KEEP_NONE) != 0 ||
+        hwloc_topology_set_type_filter(machine, HWLOC_OBJ_OS_DEVICE, HWLOC_TYPE_FILTER_KEEP_NONE) !=
+            0 ||
         hwloc_topology_load(machine) != 0 || hwloc_topology_export_xml(machine, argv[1], 0) != 0;
     hwloc_topology_destroy(machine);
     return failed;
