@@ -60,6 +60,7 @@ allow_openmpi()
         export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc='^cma,xpmem,knem'
     fi
     export PMIX_MCA_gds=hash
+    export TMPDIR=$work # Open MPI 5 refuses to start beside what a killed launcher of its own number has left
 }
 
 # MPIs to start jobs with by the command itself. A library with a sanitizer inside wants the sanitizer's
