@@ -231,7 +231,7 @@ static void find_gate(struct fr_rndv_pull *pull, const struct fr_rndv_incoming *
 {
     enum { SPIN_NS = 100000 }; // several times what a kernel takes that has been launched already
     pull->gate.count = 0;
-    if (incoming->location.scheme != FR_SCHEME_STAGED_GET || incoming->slot == NULL)
+    if (incoming->slot == NULL || !fr_rndv_scheme_has(incoming->location.scheme, FR_RNDV_GATED))
         return;
     const struct fr_rndv_gate gate = incoming->slot->beside.gate;
     const struct fr_ipc_handle *handle = &incoming->location.handle;

@@ -15,6 +15,7 @@ enum fr_rndv_scheme_flag {
     FR_RNDV_REFUSABLE = 4,  // a receiver may ask for another scheme
     FR_RNDV_BY_NETWORK = 8, // slower than links of this host, and by way of host memory
     FR_RNDV_ANSWERS = 16,   // a receiver may ask something of a sender that is still copying
+    FR_RNDV_GATED = 32,     // the slot may name a gate at which kernels wait for the bytes
 };
 
 // A scheme is one file and one row.

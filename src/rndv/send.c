@@ -102,7 +102,7 @@ static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_loca
                             uint64_t ready)
 {
     union fr_rndv_beside beside;
-    bool has_beside = send->table != NULL || location->scheme == FR_SCHEME_STAGED_GET;
+    bool has_beside = send->table != NULL || fr_rndv_scheme_has(location->scheme, FR_RNDV_GATED);
     if (has_beside)
         beside = (union fr_rndv_beside){.gate = send->gate};
     enum fr_status status = send->table != NULL ? fr_rndv_table_of(send, &beside.table) : FR_OK;

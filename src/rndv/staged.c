@@ -73,7 +73,7 @@ enum fr_status fr_rndv_staged_take_over(struct fr_rndv_send *send)
 
 const struct fr_rndv_scheme fr_rndv_staged_get = {
     .id = FR_SCHEME_STAGED_GET,
-    .flags = FR_RNDV_NEEDS_PUSH | FR_RNDV_REFUSABLE,
+    .flags = FR_RNDV_NEEDS_PUSH | FR_RNDV_REFUSABLE | FR_RNDV_GATED,
     .start = start,
     .progress = fr_rndv_stage_push,
     .begin = fr_rndv_get_begin,
