@@ -46,15 +46,22 @@ static struct fr_rma_request *enter(struct fr_rma_window *window, int rank)
     return request;
 }
 
-static struct fr_rma_request *take_out(struct fr_rma_window *window, uint64_t number)
+// Takes the first request out of a list that has this number, where that is not 0, and this rank,
+// where that is not negative. Returns NULL if there is none. Called under the lock.
+static struct fr_rma_request *take_first(struct fr_rma_request **at, uint64_t number, int rank)
 {
-    fr_core_lock(&lock);
-    struct fr_rma_request **at = &window->requests;
-    while (*at && (*at)->number != number)
+    while (*at && ((number && (*at)->number != number) || (rank >= 0 && (*at)->rank != rank)))
         at = &(*at)->next;
     struct fr_rma_request *request = *at;
     if (request)
         *at = request->next;
+    return request;
+}
+
+static struct fr_rma_request *take_out(struct fr_rma_window *window, uint64_t number)
+{
+    fr_core_lock(&lock);
+    struct fr_rma_request *request = take_first(&window->requests, number, -1);
     fr_core_unlock(&lock);
     return request;
 }
@@ -295,14 +302,9 @@ static void disarm(struct fr_rma_window *window)
 static struct fr_rma_request *take_declined(struct fr_rma_window *window, int rank)
 {
     fr_core_lock(&lock);
-    struct fr_rma_request **at = &window->declined;
-    while (*at && (*at)->rank != rank)
-        at = &(*at)->next;
-    struct fr_rma_request *request = *at;
-    if (request) {
-        *at = request->next;
+    struct fr_rma_request *request = take_first(&window->declined, 0, rank);
+    if (request)
         atomic_fetch_sub(&window->declined_count, 1);
-    }
     fr_core_unlock(&lock);
     return request;
 }
