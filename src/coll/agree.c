@@ -76,8 +76,8 @@ static void tell_freed(struct fr_coll_memory *memory, bool changed)
 
 // Lists the memory on which the application may have work under way, which is to be over before
 // others reach the memory, or a copy is made.
-static void list_unsettled(const struct fr_coll_part *part,
-                           struct fr_device_span spans[FR_DEVICE_SPANS])
+static void list_unsynced(const struct fr_coll_part *part,
+                          struct fr_device_span spans[FR_DEVICE_SPANS])
 {
     const struct fr_coll_copy *before = &part->before, *after = &part->after;
     for (int side = 0; side < FR_COLL_SIDES; side++) {
@@ -89,19 +89,19 @@ static void list_unsettled(const struct fr_coll_part *part,
         (struct fr_device_span){&before->range, before->piece.src, before->piece.bytes};
     spans[FR_COLL_SIDES + 1] =
         (struct fr_device_span){&after->range, after->piece.dst, after->piece.bytes};
-    for (int i = 0; i < FR_DEVICE_SPANS && part->is_settled; i++)
+    for (int i = 0; i < FR_DEVICE_SPANS && part->is_synced; i++)
         spans[i].bytes = 0;
 }
 _Static_assert((int)FR_COLL_SIDES + 2 == (int)FR_DEVICE_SPANS, "buffers and copies");
 
 // Waits for the application's work on memory of a task, unless a kernel is launched that has it
 // waited for.
-static void settle(struct fr_coll_task *task)
+static void sync_app_work(struct fr_coll_task *task)
 {
     struct fr_device_span spans[FR_DEVICE_SPANS];
-    list_unsettled(&task->part, task->moves ? task->move.unsettled : spans);
+    list_unsynced(&task->part, task->moves ? task->move.unsynced : spans);
     if (!task->moves && task->team->memory->next->eligible &&
-        fr_device_spans_settle(spans) != FR_OK)
+        fr_device_spans_sync_app_work(spans) != FR_OK)
         fr_coll_agree_refuse(task);
 }
 
@@ -153,7 +153,7 @@ static bool plan(struct fr_coll_task *task)
     bool planned = part->plan(team, part->operation, &task->move) &&
                    fr_coll_copy_plan(&part->before, false, &task->move) &&
                    fr_coll_copy_plan(&part->after, true, &task->move);
-    task->move.is_synced = part->is_settled;
+    task->move.is_synced = part->is_synced;
     memory->past = past; // all ranks go on from the same
     memory->last = last;
     return planned;
@@ -183,7 +183,7 @@ void fr_coll_agree_prepare(struct fr_coll_task *task)
     task->mark = advert->eligible && !advert->freed_count ? mark_of(task) : 0;
     task->previous = memory->past;
     task->moves = plan(task);
-    settle(task);
+    sync_app_work(task);
     if (!task->moves)
         fr_coll_copy_begin(&part->before, false, true, &task->work);
 }

@@ -112,7 +112,7 @@ static enum fr_status move(struct fr_coll_team *team, void *operation, int step,
     else
         fr_device_push_begin(&exchange->send_range, fr_coll_pieces(team),
                              sends ? (size_t)team->size : 0, choose_engine(team, exchange), sms,
-                             exchange->is_settled ? FR_ORIGIN_SYNCED : FR_ORIGIN_APP, work);
+                             exchange->is_synced ? FR_ORIGIN_SYNCED : FR_ORIGIN_APP, work);
     return FR_OK;
 }
 
@@ -159,7 +159,7 @@ void fr_coll_alltoall_begin(struct fr_coll_task *task, struct fr_coll_team *team
         .mover = exchange->send_range,
         .before = exchange->before,
         .after = exchange->after,
-        .is_settled = exchange->is_settled,
+        .is_synced = exchange->is_synced,
         .is_patient = exchange->is_patient,
         .plan = plan_move,
         .move = move,

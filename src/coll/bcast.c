@@ -83,7 +83,7 @@ static enum fr_status push(struct fr_coll_team *team, void *operation, int step,
     enum fr_policy_size traffic = fr_policy_traffic(count, step > 0 ? count : 0);
     fr_device_push_begin(&bcast->memory.range, fr_coll_pieces(team), count,
                          fr_ipc_engine(traffic, largest), sms,
-                         bcast->is_settled ? FR_ORIGIN_SYNCED : FR_ORIGIN_APP, work);
+                         bcast->is_synced ? FR_ORIGIN_SYNCED : FR_ORIGIN_APP, work);
     return FR_OK;
 }
 
@@ -136,7 +136,7 @@ void fr_coll_bcast_begin(struct fr_coll_task *task, struct fr_coll_team *team,
         .mover = FR_DEVICE_HOST,
         .before = bcast->before,
         .after = bcast->after,
-        .is_settled = bcast->is_settled,
+        .is_synced = bcast->is_synced,
         .plan = plan_move,
         .move = push,
         .steps = is_split ? 2 : 1,

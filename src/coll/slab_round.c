@@ -247,7 +247,7 @@ static enum fr_status make_ready(const struct fr_device_move *move)
 {
     if (!move)
         return FR_OK;
-    enum fr_status status = fr_device_spans_settle(move->unsettled);
+    enum fr_status status = fr_device_spans_sync_app_work(move->unsynced);
     if (status != FR_OK || !move->range)
         return status;
     return fr_device_push(move->range, move->before, FR_ROUND_COPIES, FR_ENGINE_SM, move->max_sms);

@@ -221,7 +221,7 @@ enum fr_status fr_device_aperture_copy(const struct fr_device_range *range,
     pass.aperture = enter(range, low);
     if (pass.aperture == NULL)
         return FR_ERR_UNSUPPORTED;
-    enum fr_status status = fr_device_row(range->device)->settle(range, low, high);
+    enum fr_status status = fr_device_row(range->device)->sync_app_work(range, low, high);
     const struct fr_device_aperture_way *way = pass.aperture->way;
     bool done = status == FR_OK && move_rows(&pass, copy);
     end_pass(&pass);

@@ -231,7 +231,7 @@ static enum fr_status end(struct fr_device_barrier *barrier, const uint64_t *wor
     return status;
 }
 
-enum fr_status fr_device_spans_settle(const struct fr_device_span spans[FR_DEVICE_SPANS])
+enum fr_status fr_device_spans_sync_app_work(const struct fr_device_span spans[FR_DEVICE_SPANS])
 {
     enum fr_status status = FR_OK;
     for (int i = 0; i < FR_DEVICE_SPANS && status == FR_OK; i++)
@@ -248,26 +248,26 @@ static struct fr_device_span side_of(const struct fr_device_move *move)
                : fr_device_push_side(move->range, move->pieces, move->count);
 }
 
-static bool is_settled(const struct fr_device_span *span, bool asks)
+static bool is_span_synced(const struct fr_device_span *span, bool asks)
 {
     return span->bytes == 0 || !fr_device_owns(span->range) ||
            fr_device_row(span->range->device)
-               ->is_settled(span->range, span->low, span->low + span->bytes, asks);
+               ->is_app_work_over(span->range, span->low, span->low + span->bytes, asks);
 }
 
-static bool are_settled(const struct fr_device_move *move, bool asks)
+static bool are_synced(const struct fr_device_move *move, bool asks)
 {
     const struct fr_device_span side = side_of(move);
-    bool settled = is_settled(&side, asks);
-    for (int i = 0; i < FR_DEVICE_SPANS && settled; i++)
-        settled = is_settled(&move->unsettled[i], asks);
-    return settled;
+    bool synced = is_span_synced(&side, asks);
+    for (int i = 0; i < FR_DEVICE_SPANS && synced; i++)
+        synced = is_span_synced(&move->unsynced[i], asks);
+    return synced;
 }
 
-static enum fr_status settle(const struct fr_device_move *move)
+static enum fr_status sync_move(const struct fr_device_move *move)
 {
     const struct fr_device_span side = side_of(move);
-    enum fr_status status = fr_device_spans_settle(move->unsettled);
+    enum fr_status status = fr_device_spans_sync_app_work(move->unsynced);
     return status == FR_OK && side.bytes > 0
                ? fr_device_sync_app_work(side.range, side.low, side.bytes)
                : status;
@@ -306,16 +306,16 @@ static enum fr_status begin_and_ask(struct launch *launch, const struct fr_devic
     launch->asks = false;
     if (status != FR_OK)
         return status;
-    bool settled = are_settled(move, true);
+    bool synced = are_synced(move, true);
     uint64_t *words = fr_device_words_of(barrier->kernels, barrier->slot);
-    __atomic_store_n(&words[PERMIT_WORD], fr_round_permission(&barrier->round, settled),
+    __atomic_store_n(&words[PERMIT_WORD], fr_round_permission(&barrier->round, synced),
                      __ATOMIC_RELEASE);
-    if (settled)
+    if (synced)
         return FR_OK;
     grow_cautious();
     status = end(barrier, words, &how);
     if (status == FR_OK)
-        status = settle(move);
+        status = sync_move(move);
     return status == FR_OK ? begin(launch, barrier) : status;
 }
 
@@ -339,10 +339,10 @@ static enum fr_status plan_and_begin(const struct fr_round *round, const uint64_
         return begin(&launch, barrier);
     }
     plan_copies(&launch, move);
-    if (!are_settled(move, false)) {
+    if (!are_synced(move, false)) {
         if (may_ask(&launch, move))
             return begin_and_ask(&launch, move, barrier);
-        enum fr_status status = settle(move);
+        enum fr_status status = sync_move(move);
         if (status != FR_OK)
             return status;
     }

@@ -134,7 +134,7 @@ void fr_device_classify(const void *address, size_t bytes, struct fr_device_rang
     uintptr_t first = (uintptr_t)address;
     uintptr_t last = first + (bytes - 1);
     bool failed = !fr_device_is_surely_host(address) && fr_device_query(address, range) != FR_OK;
-    if (failed || fr_device_is_settled(range) || shares_page(first, last))
+    if (failed || fr_device_range_is_final(range) || shares_page(first, last))
         return;
     struct fr_device_range end;
     if (fr_device_is_surely_host((const void *)last) || is_in_mapping(range, last) ||

@@ -231,7 +231,7 @@ static void start_here(struct fr_device_batch *batch, const struct fr_device_ran
     uintptr_t low, high;
     device_span(copy, direction, &low, &high);
     if (!copy->own)
-        keep_first(batch, scope.ops->settle(range, low, high));
+        keep_first(batch, scope.ops->sync_app_work(range, low, high));
     if (batch->status == FR_OK) {
         struct fr_device_stream *stream = fr_device_batch_lane(batch, &scope, direction);
         if (stream != NULL && batch->status == FR_OK)

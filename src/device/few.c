@@ -204,7 +204,7 @@ enum fr_status fr_device_few_copy(const struct fr_device_range *range,
     if (is_shunned() || fr_device_scope_enter(range, &scope) != FR_OK)
         return FR_ERR_UNSUPPORTED;
     struct fr_device_kernels *kernels = fr_device_kernels_get(&scope, FR_IMAGE_PUSH);
-    if (kernels != NULL && scope.ops->settle(range, low, low + copy->bytes) == FR_OK)
+    if (kernels != NULL && scope.ops->sync_app_work(range, low, low + copy->bytes) == FR_OK)
         status = copy_here(&scope, kernels, copy);
     fr_device_scope_leave(&scope);
     return status;

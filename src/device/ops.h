@@ -84,12 +84,13 @@ struct fr_device_ops {
 
     // Waits for what the application has done to the bytes [low, high) with calls that look
     // synchronous but are not. Called before a copy on a stream starts, inside of scopes or not.
-    enum fr_status (*settle)(const struct fr_device_range *range, uintptr_t low, uintptr_t high);
+    enum fr_status (*sync_app_work)(const struct fr_device_range *range, uintptr_t low,
+                                    uintptr_t high);
 
-    // Returns whether it is known that `settle` has nothing to wait for. If `asks`, the driver is
-    // asked, and nothing is waited for.
-    bool (*is_settled)(const struct fr_device_range *range, uintptr_t low, uintptr_t high,
-                       bool asks);
+    // Returns whether it is known that `sync_app_work` has nothing to wait for. If `asks`, the
+    // driver is asked, and nothing is waited for.
+    bool (*is_app_work_over)(const struct fr_device_range *range, uintptr_t low, uintptr_t high,
+                             bool asks);
 
     // These serve fr_device_hook and fr_device_app_work_mark. A vendor for whose devices
     // FABRAIL_SYNC does nothing has NULL here. The third returns whether a wait that has lasted

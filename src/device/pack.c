@@ -185,7 +185,7 @@ static bool pack_here(struct fr_device_batch *batch, const struct fr_device_scop
     if (kernels == NULL)
         return false;
     if (packing->low < packing->high &&
-        scope->ops->settle(range, packing->low, packing->high) != FR_OK)
+        scope->ops->sync_app_work(range, packing->low, packing->high) != FR_OK)
         return false;
     struct fr_device_stream *stream = fr_device_batch_lane(batch, scope, direction);
     if (stream == NULL || batch->status != FR_OK)

@@ -74,7 +74,8 @@ static enum fr_status start_on(struct fr_device_stream *stream, struct fr_device
 }
 
 // Waits for what the application has done to its side of the runs.
-static enum fr_status settle(const struct fr_device_runs *runs, const struct fr_device_scope *scope)
+static enum fr_status sync_app_work(const struct fr_device_runs *runs,
+                                    const struct fr_device_scope *scope)
 {
     const unsigned long long *side = runs->direction == FR_TO_STAGE ? runs->src : runs->dst;
     uintptr_t low = UINTPTR_MAX, high = 0;
@@ -82,13 +83,13 @@ static enum fr_status settle(const struct fr_device_runs *runs, const struct fr_
         low = side[i] < low ? side[i] : low;
         high = side[i] + runs->bytes[i] > high ? side[i] + runs->bytes[i] : high;
     }
-    return runs->own ? FR_OK : scope->ops->settle(runs->range, low, high);
+    return runs->own ? FR_OK : scope->ops->sync_app_work(runs->range, low, high);
 }
 
 static void start_here(struct fr_device_runs *runs, const struct fr_device_scope *scope)
 {
     struct fr_device_batch *batch = runs->batch;
-    enum fr_status status = settle(runs, scope);
+    enum fr_status status = sync_app_work(runs, scope);
     struct fr_device_stream *stream = NULL;
     if (status == FR_OK)
         stream = fr_device_batch_lane(batch, scope, runs->direction);

@@ -260,7 +260,7 @@ enum fr_status fr_device_sync_app_work(const struct fr_device_range *range, uint
 {
     if (bytes == 0 || !fr_device_owns(range))
         return FR_OK;
-    return fr_device_row(range->device)->settle(range, low, low + bytes);
+    return fr_device_row(range->device)->sync_app_work(range, low, low + bytes);
 }
 
 enum fr_status fr_device_export(const struct fr_device_range *range, const void *address,

@@ -273,14 +273,14 @@ static enum fr_status prepare_on_host(struct fr_intercept_exchange *exchange)
     return prepare(exchange, true);
 }
 
-enum fr_status fr_intercept_exchange_settle(struct fr_intercept_exchange *exchange)
+enum fr_status fr_intercept_exchange_sync(struct fr_intercept_exchange *exchange)
 {
     enum fr_status status = fr_intercept_coll_buffer_await_app(&exchange->send);
     if (status == FR_OK)
         status = fr_intercept_coll_buffer_await_app(&exchange->receive);
-    bool *settled = is_of_one_buffer(exchange) ? &exchange->part.one.is_settled
-                                               : &exchange->part.all.is_settled;
-    *settled = exchange->is_settled = status == FR_OK;
+    bool *synced =
+        is_of_one_buffer(exchange) ? &exchange->part.one.is_synced : &exchange->part.all.is_synced;
+    *synced = exchange->is_synced = status == FR_OK;
     return status;
 }
 
@@ -293,7 +293,7 @@ enum fr_status fr_intercept_exchange_open(struct fr_intercept_exchange *exchange
     if (!is_ready)
         exchange->failure = prepare_on_host(exchange);
     if (exchange->failure == FR_OK && !exchange->defers)
-        exchange->failure = fr_intercept_exchange_settle(exchange);
+        exchange->failure = fr_intercept_exchange_sync(exchange);
     return is_ready ? exchange->failure : FR_ERR_UNSUPPORTED;
 }
 
@@ -301,7 +301,7 @@ enum fr_status fr_intercept_exchange_open(struct fr_intercept_exchange *exchange
 static enum fr_status copy_before(const struct fr_intercept_exchange *exchange)
 {
     struct fr_device_work work;
-    fr_coll_copy_begin(&exchange->before, false, exchange->is_settled, &work);
+    fr_coll_copy_begin(&exchange->before, false, exchange->is_synced, &work);
     return fr_device_work_end(&work);
 }
 
@@ -331,7 +331,7 @@ static void begin_broadcast(struct fr_intercept_exchange *exchange, struct fr_co
         .layout_count = side->shapes.layout_count,
         .before = exchange->before,
         .after = exchange->after,
-        .is_settled = exchange->is_settled,
+        .is_synced = exchange->is_synced,
     };
     if (is_root && side->shapes.by_rank)
         part->shape = side->shapes.by_rank[other];
@@ -365,7 +365,7 @@ static void begin_slices(struct fr_intercept_exchange *exchange, struct fr_coll_
         .send_range = fr_intercept_exchange_send_range(exchange),
         .before = exchange->before,
         .after = exchange->after,
-        .is_settled = exchange->is_settled,
+        .is_synced = exchange->is_synced,
     };
     fr_intercept_coll_buffer_describe(&exchange->receive, &part->receive);
     if (exchange->is_queued)

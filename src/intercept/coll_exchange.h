@@ -21,7 +21,7 @@ struct fr_intercept_exchange {
     struct fr_coll_copy before, after; // of staged sides, where the task makes them
     bool is_queued;                    // on all ranks: the calls do not wait for it
     bool defers;     // fr_intercept_exchange_open leaves the next to its caller; written by that
-    bool is_settled; // the application's work on the memory is over
+    bool is_synced;  // the application's work on the memory is over
     bool is_by_cpus; // once the task has found that a rank cannot take part; written by the caller
     enum fr_status failure; // why this rank cannot even take part by its CPU, or FR_OK
     union {
@@ -47,7 +47,7 @@ FR_MUST_CHECK enum fr_status fr_intercept_exchange_open(struct fr_intercept_exch
 
 // Waits for what the application has under way on the memory of an exchange that is open, whose
 // task may have begun. It may have other work there when the task's turn comes.
-enum fr_status fr_intercept_exchange_settle(struct fr_intercept_exchange *exchange);
+enum fr_status fr_intercept_exchange_sync(struct fr_intercept_exchange *exchange);
 
 // Returns what the slices that this rank sends lie in.
 struct fr_device_range

@@ -75,10 +75,10 @@ static void begin(struct fr_intercept_later *later)
 }
 
 // A failure comes once more when the memory is used.
-static void settle(struct fr_intercept_later *later)
+static void sync_part(struct fr_intercept_later *later)
 {
     struct fr_intercept_exchange *part = &exchange_of(later)->part;
-    later->queued.task.part.is_settled = fr_intercept_exchange_settle(part) == FR_OK;
+    later->queued.task.part.is_synced = fr_intercept_exchange_sync(part) == FR_OK;
 }
 
 static enum fr_status end(struct fr_intercept_later *later)
@@ -94,7 +94,7 @@ bool fr_intercept_exchange_later(struct fr_request_op *op, struct fr_coll_team *
         .prepare = prepare,
         .open = open_memory,
         .begin = begin,
-        .settle = settle,
+        .sync = sync_part,
         .end = end,
     };
     size_t slots = 2 * (size_t)team->size * sizeof(struct fr_coll_slot);

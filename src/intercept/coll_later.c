@@ -71,7 +71,7 @@ static void begin_deferred(struct fr_intercept_later *later)
     fr_coll_queue_add(&later->queued);
     fr_coll_queue_progress_held(team);
     if (!atomic_load(&later->queued.over))
-        later->kind->settle(later);
+        later->kind->sync(later);
     later->defers = false;
     fr_coll_queue_release(team);
     fr_coll_queue_progress();

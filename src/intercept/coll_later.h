@@ -25,7 +25,7 @@ struct fr_intercept_later_kind {
     enum fr_status (*open)(struct fr_intercept_later *later);
     void (*begin)(struct fr_intercept_later *later); // begins the queued task
     // Waits for the application's work on the memory, which `open` does where it is not deferred.
-    void (*settle)(struct fr_intercept_later *later);
+    void (*sync)(struct fr_intercept_later *later);
     // Ends the operation, whose queued task is over. Returns how all has ended.
     enum fr_status (*end)(struct fr_intercept_later *later);
     bool reads_args; // `open` reads arrays and datatypes among the arguments

@@ -40,16 +40,16 @@ static void set_host(struct reduction *own)
 }
 
 // A failure comes once more when the memory is used.
-static void settle(struct fr_intercept_later *later)
+static void sync_part(struct fr_intercept_later *later)
 {
     const struct fr_intercept_reduction *reduction = &reduction_of(later)->part;
     const bool reads_result = reduction->in_place && !reduction->sends_apart;
     const struct fr_intercept_coll_buffer *receive = &reduction->receive;
-    bool settled = fr_intercept_coll_buffer_await_app(receive) == FR_OK;
-    settled =
+    bool synced = fr_intercept_coll_buffer_await_app(receive) == FR_OK;
+    synced =
         fr_intercept_coll_buffer_await_app(reads_result ? receive : &reduction->send) == FR_OK &&
-        settled;
-    reduction_of(later)->part.part.is_settled = later->queued.task.part.is_settled = settled;
+        synced;
+    reduction_of(later)->part.part.is_synced = later->queued.task.part.is_synced = synced;
 }
 
 // The program may have freed memory since the last start of a persistent request, and have other
@@ -67,9 +67,9 @@ static enum fr_status open_memory(struct fr_intercept_later *later)
     if (status == FR_OK)
         status = fr_intercept_reduction_open(reduction);
     part->is_queued = true;
-    part->is_settled = false;
+    part->is_synced = false;
     if (!later->defers)
-        settle(later);
+        sync_part(later);
     if (status != FR_OK)
         return status;
     fr_intercept_coll_fix_context(&part->mover);
@@ -171,7 +171,7 @@ bool fr_intercept_reduce_later(struct fr_request_op *op, struct fr_coll_team *te
     static const struct fr_intercept_later_kind kind = {.prepare = prepare,
                                                         .open = open_memory,
                                                         .begin = begin,
-                                                        .settle = settle,
+                                                        .sync = sync_part,
                                                         .end = end,
                                                         .reads_args = true};
     return fr_intercept_later_begin(op, team, &kind, sizeof(struct reduction), result);

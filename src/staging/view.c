@@ -35,7 +35,7 @@ static void take_in(struct classify_context *context, const struct fr_device_ran
     if (context->started && run->device != view->range.device) // -1 on the host
         view->mixed = true;
     context->started = true;
-    if (!fr_device_is_settled(&view->range) &&
+    if (!fr_device_range_is_final(&view->range) &&
         (!fr_device_owns(&view->range) || fr_device_owns(run)))
         view->range = *run;
 }
@@ -81,7 +81,7 @@ static enum fr_status classify_run(void *data, const struct fr_datatype_copy *pi
 {
     struct classify_context *context = data;
     const struct fr_staging_view *view = context->view;
-    if (!fr_device_is_settled(&view->range) || !view->mixed)
+    if (!fr_device_range_is_final(&view->range) || !view->mixed)
         classify_rows(context, piece, context->base + (uintptr_t)piece->user_offset, 2);
     return FR_OK;
 }

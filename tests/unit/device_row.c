@@ -29,7 +29,7 @@ static int the_context;
 
 // Questions that the row was asked.
 static struct {
-    unsigned binds, releases, settles, copies, borrowed, inside;
+    unsigned binds, releases, syncs, copies, borrowed, inside;
     bool fails; // the next copy
 } seen;
 
@@ -118,15 +118,16 @@ static int current(void)
     return -1;
 }
 
-static enum fr_status settle(const struct fr_device_range *range, uintptr_t low, uintptr_t high)
+static enum fr_status sync_app_work(const struct fr_device_range *range, uintptr_t low,
+                                    uintptr_t high)
 {
     CHECK(low < high && range->base <= low);
-    seen.settles++;
+    seen.syncs++;
     return FR_OK;
 }
 
-static bool is_settled(const struct fr_device_range *range, uintptr_t low, uintptr_t high,
-                       bool asks)
+static bool is_app_work_over(const struct fr_device_range *range, uintptr_t low, uintptr_t high,
+                             bool asks)
 {
     CHECK(low < high && range->base <= low);
     (void)asks;
@@ -261,8 +262,8 @@ static const struct fr_device_ops mapped_ops = {
     .scope_enter = scope_enter,
     .scope_leave = scope_leave,
     .current = current,
-    .settle = settle,
-    .is_settled = is_settled,
+    .sync_app_work = sync_app_work,
+    .is_app_work_over = is_app_work_over,
     .stream_borrow = stream_borrow,
     .stream_return = stream_return,
     .stream_give = stream_give,
@@ -333,7 +334,7 @@ static void test_batch(void)
                                   .src_stride = {ROW}};
     struct fr_device_batch batch;
     check_fill(from, sizeof(from), 1);
-    seen.copies = seen.settles = 0;
+    seen.copies = seen.syncs = 0;
     fr_device_batch_begin(&batch);
     fr_device_batch_copy(&batch, &range, FR_FROM_STAGE, &copy);
     fr_device_batch_mark(&batch, 0);
@@ -350,7 +351,7 @@ static void test_batch(void)
     fr_device_batch_copy(&batch, &range, FR_TO_STAGE, &copy);
     CHECK(fr_device_batch_finish(&batch) == FR_OK);
     CHECK(check_first_difference(to, sizeof(to), 1) == sizeof(to));
-    CHECK(seen.copies == 2 && seen.settles == 2, "%u, %u", seen.copies, seen.settles);
+    CHECK(seen.copies == 2 && seen.syncs == 2, "%u, %u", seen.copies, seen.syncs);
 
     seen.fails = true;
     fr_device_batch_begin(&batch);

@@ -23,7 +23,7 @@ struct fr_coll_alltoall {
     struct fr_coll_buffer receive; // the bytes that hold all receives
     // Copies of workspace that is sent from, and that is received into (copies.h).
     struct fr_coll_copy before, after;
-    bool is_settled; // the program's work on the memory is over
+    bool is_synced;  // the program's work on the memory is over
     bool is_patient; // ranks may come to it after any time: FABRAIL_TIMEOUT does not count
 };
 

@@ -18,7 +18,7 @@ struct fr_coll_bcast {
     const struct fr_device_strides *layouts; // those that `data` of other ranks may name
     size_t layout_count;
     struct fr_coll_copy before, after; // copies if `data` is workspace (copies.h)
-    bool is_settled;                   // the program's work on the memory is over
+    bool is_synced;                    // the program's work on the memory is over
     struct fr_policy_bcast plan;       // written by fr_coll_bcast_begin
 };
 

@@ -27,7 +27,7 @@ struct fr_coll_reduce {
     size_t own_first; // with FR_COLL_SCATTERED: where this rank's part begins
     size_t own_elements;
     bool is_queued;                    // on all ranks: the calls do not wait for it
-    bool is_settled;                   // the program's work on its memory is over
+    bool is_synced;                    // the program's work on its memory is over
     struct fr_coll_slot send;          // the vector
     struct fr_coll_slot receive;       // where this rank gets its result, if it gets any
     struct fr_coll_buffer read;        // memory of the vector

@@ -35,7 +35,7 @@ struct fr_coll_part {
     struct fr_device_range mover; // its device moves bytes for this rank, if any does
     struct fr_coll_copy before;   // made before others reach the memory
     struct fr_coll_copy after;    // made once all bytes have moved
-    bool is_settled;              // the program's work on its memory is over
+    bool is_synced;               // the program's work on its memory is over
     bool is_patient;              // ranks may come to it after any time (rounds.h)
 
     // Writes to *move what is to be moved if all is as in the operation before, with the slots and

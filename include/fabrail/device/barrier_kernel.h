@@ -12,7 +12,7 @@ enum { FR_DEVICE_SPANS = 4 };
 
 // Waits as fr_device_sync_app_work does, for all spans.
 FR_MUST_CHECK enum fr_status
-fr_device_spans_settle(const struct fr_device_span spans[FR_DEVICE_SPANS]);
+fr_device_spans_sync_app_work(const struct fr_device_span spans[FR_DEVICE_SPANS]);
 
 // The bytes that a kernel moves once all ranks have come with words that have the same mark.
 struct fr_device_move {
@@ -26,7 +26,7 @@ struct fr_device_move {
 
     // Other memory of the program that the kernel or other ranks use. The program's work on it is
     // waited for before they do.
-    struct fr_device_span unsettled[FR_DEVICE_SPANS];
+    struct fr_device_span unsynced[FR_DEVICE_SPANS];
 
     // Copies within the device: `before` prepares what is to be moved and is made in any case;
     // `after` takes what all ranks have moved. Both sides are memory of the context of `range` that

@@ -68,7 +68,7 @@ void fr_device_classify_argument(const void *address, size_t bytes, struct fr_de
 
 // Returns whether a look at more bytes cannot change what a range says. It can for host memory. It
 // can for fabric memory too, since such a buffer needs all of its bytes to be fabric memory.
-static inline bool fr_device_is_settled(const struct fr_device_range *range)
+static inline bool fr_device_range_is_final(const struct fr_device_range *range)
 {
     return (range->caps & (FR_DEVICE_OWNED | FR_SHARE_FABRIC)) == FR_DEVICE_OWNED;
 }

@@ -376,7 +376,7 @@ bool fr_cuda_app_work_is_under_way(int64_t waited_ns)
     return are_outer_busy(waited_ns) || busy;
 }
 
-void fr_cuda_app_work_settle(bool per_thread)
+void fr_cuda_app_default_wait(bool per_thread)
 {
     CUstream stream = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
     CUcontext current = NULL;

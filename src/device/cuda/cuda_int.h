@@ -23,8 +23,8 @@
     X(hook)                                                                                        \
     X(app_work_mark)                                                                               \
     X(app_work_is_under_way)                                                                       \
-    X(settle)                                                                                      \
-    X(is_settled)                                                                                  \
+    X(sync_app_work)                                                                               \
+    X(is_app_work_over)                                                                            \
     X(stream_borrow)                                                                               \
     X(stream_return)                                                                               \
     X(stream_give)                                                                                 \
@@ -149,7 +149,7 @@ void fr_cuda_app_stream_add(CUstream stream);
 // fr_cuda_app_change_begin and the driver's call.
 void fr_cuda_app_stream_remove(CUstream stream);
 // Waits for a default stream of the current context, as fr_device_app_work_wait does.
-void fr_cuda_app_work_settle(bool per_thread);
+void fr_cuda_app_default_wait(bool per_thread);
 
 // Images of the kernels that nvcc made, NULL in a build without nvcc. Tests put images here that
 // the simulated driver takes. Images for reductions and packing are loaded when first asked for.
@@ -165,6 +165,6 @@ void fr_cuda_kernels_release(void);
 // Gives back the references to primary contexts.
 void fr_cuda_contexts_release(void);
 // Forgets which allocations make the application's calls synchronous.
-void fr_cuda_settled_release(void);
+void fr_cuda_synced_release(void);
 
 #endif

@@ -98,7 +98,7 @@ static void release(void)
     fr_cuda_streams_release();
     fr_cuda_kernels_release(); // after the streams on which they run
     fr_cuda_contexts_release();
-    fr_cuda_settled_release();
+    fr_cuda_synced_release();
 }
 
 // GDRCopy first: its copies are made for each processor.

@@ -81,7 +81,7 @@ static CUresult run(struct hook *hook, const word args[6])
         void *other = substitute((const char *)args[0], (int)args[2], args[3], *found);
         *found = other != NULL ? other : *found;
     } else if (hook->kind == SEEMS_DONE) {
-        fr_cuda_app_work_settle(hook->per_thread);
+        fr_cuda_app_default_wait(hook->per_thread);
     }
     return result;
 }

@@ -195,8 +195,7 @@ static enum fr_status wait_for_default_streams(CUcontext inside, bool anew, bool
 
 // Waits in the range's context. With `inside` the bytes lie in the allocation of the range, which
 // from then on needs no wait if the driver takes the attribute.
-static enum fr_status settle_here(const struct fr_device_range *range, CUcontext context,
-                                  bool inside)
+static enum fr_status sync_here(const struct fr_device_range *range, CUcontext context, bool inside)
 {
     // The attribute is set before the wait, so that no call of another thread slips between.
     unsigned on = 1;
@@ -218,7 +217,7 @@ static bool is_inside(const struct fr_device_range *range, uintptr_t low, uintpt
     return range->kind < FR_KIND_VMM && low >= range->base && high - range->base <= range->bytes;
 }
 
-static bool is_known_settled(const struct fr_device_range *range, bool inside)
+static bool is_known_synced(const struct fr_device_range *range, bool inside)
 {
     if (inside && is_synced(range->buffer_id))
         return true;
@@ -226,16 +225,17 @@ static bool is_known_settled(const struct fr_device_range *range, bool inside)
     return (waited_devices & bit_of(range)) != 0;
 }
 
-enum fr_status fr_cuda_settle(const struct fr_device_range *range, uintptr_t low, uintptr_t high)
+enum fr_status fr_cuda_sync_app_work(const struct fr_device_range *range, uintptr_t low,
+                                     uintptr_t high)
 {
     bool inside = is_inside(range, low, high);
     struct fr_device_scope scope;
-    if (is_known_settled(range, inside))
+    if (is_known_synced(range, inside))
         return FR_OK;
     enum fr_status status = fr_cuda_scope_enter(range, &scope);
     if (status != FR_OK)
         return status;
-    status = settle_here(range, scope.context, inside);
+    status = sync_here(range, scope.context, inside);
     fr_cuda_scope_leave(&scope);
     return status;
 }
@@ -265,13 +265,13 @@ static bool is_idle_outside(void)
     return idle;
 }
 
-// Memory that the driver can be told of is waited for once, by fr_cuda_settle.
-bool fr_cuda_is_settled(const struct fr_device_range *range, uintptr_t low, uintptr_t high,
-                        bool asks)
+// Memory that the driver can be told of is waited for once, by fr_cuda_sync_app_work.
+bool fr_cuda_is_app_work_over(const struct fr_device_range *range, uintptr_t low, uintptr_t high,
+                              bool asks)
 {
     bool inside = is_inside(range, low, high);
     struct fr_device_scope scope;
-    if (is_known_settled(range, inside))
+    if (is_known_synced(range, inside))
         return true;
     if (!asks || inside || fr_cuda_scope_enter(range, &scope) != FR_OK)
         return false;
@@ -282,7 +282,7 @@ bool fr_cuda_is_settled(const struct fr_device_range *range, uintptr_t low, uint
     return idle;
 }
 
-void fr_cuda_settled_release(void)
+void fr_cuda_synced_release(void)
 {
     fr_core_lock(&synced_lock);
     struct synced *table = synced_table;
