@@ -2,7 +2,7 @@
 // Module device describes the memory of devices and makes devices work for other modules. It finds
 // the drivers of devices in the process at run time and is never linked with them. Callers need not
 // know which driver serves them: a range, or the number of a device, leads to the row of its vendor
-// (device_int.h).
+// (src/device/ops.h).
 //
 // Every function leaves the calling thread's current context as it found it, fr_device_adopt apart.
 #ifndef FR_FABRAIL_DEVICE_H

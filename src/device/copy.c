@@ -98,7 +98,7 @@ void fr_device_batch_begin(struct fr_device_batch *batch)
     batch->stream_count = 0;
     batch->piece_count = 0;
     batch->has_few = false;
-    batch->told.stream = NULL;
+    batch->signal.stream = NULL;
     batch->held_count = 0;
     batch->gate_words = 0;
     batch->late = false;
@@ -114,8 +114,8 @@ void fr_device_batch_set_gate(struct fr_device_batch *batch, uintptr_t words, ui
 bool fr_device_batch_opens_gate(const struct fr_device_batch *batch)
 {
     return batch->status == FR_OK && batch->stream_count == 1 && batch->piece_count == 0 &&
-           !batch->has_few && batch->told.stream == batch->streams[0] && batch->told.is_last &&
-           batch->told.opens;
+           !batch->has_few && batch->signal.stream == batch->streams[0] && batch->signal.is_last &&
+           batch->signal.opens;
 }
 
 bool fr_device_batch_is_late(const struct fr_device_batch *batch)
@@ -129,18 +129,18 @@ static void keep_first(struct fr_device_batch *batch, enum fr_status status)
         batch->status = status;
 }
 
-// Returns whether the telling kernel is the last work on its stream and soon tells that it went
-// well. The driver is not asked, since that takes longer.
-static bool has_told(const struct fr_device_signal *told)
+// Returns whether the signalling kernel is the last work on its stream and soon signals that it
+// went well. The driver is not asked, since that takes longer.
+static bool has_signalled(const struct fr_device_signal *signal)
 {
-    const uint64_t *words = fr_device_words_of(told->kernels, told->slot);
+    const uint64_t *words = fr_device_words_of(signal->kernels, signal->slot);
     struct fr_wait wait = {.spins = LOOKS, .pauses = true};
     unsigned done = 0;
-    while (told->is_last && wait.steps < LOOKS) {
-        while (done < told->blocks &&
-               __atomic_load_n(&words[done], __ATOMIC_ACQUIRE) == told->value)
+    while (signal->is_last && wait.steps < LOOKS) {
+        while (done < signal->blocks &&
+               __atomic_load_n(&words[done], __ATOMIC_ACQUIRE) == signal->value)
             done++;
-        if (done == told->blocks)
+        if (done == signal->blocks)
             return true;
         (void)fr_wait_step(&wait);
     }
@@ -150,16 +150,17 @@ static bool has_told(const struct fr_device_signal *told)
 // Waits for a stream of the batch, and gives it back.
 static void end_lane(struct fr_device_batch *batch, struct fr_device_stream *stream)
 {
-    bool tells = batch->told.stream == stream;
-    if (tells && has_told(&batch->told))
+    bool signals = batch->signal.stream == stream;
+    if (signals && has_signalled(&batch->signal))
         stream->ops->stream_give(stream, false);
     else
         keep_first(batch, stream->ops->stream_return(stream));
-    if (tells) {
-        const uint64_t *late = batch->told.late;
-        batch->late = late != NULL && __atomic_load_n(late, __ATOMIC_ACQUIRE) == batch->told.value;
-        fr_device_words_return(batch->told.kernels, batch->told.slot);
-        batch->told.stream = NULL;
+    if (signals) {
+        const uint64_t *late = batch->signal.late;
+        batch->late =
+            late != NULL && __atomic_load_n(late, __ATOMIC_ACQUIRE) == batch->signal.value;
+        fr_device_words_return(batch->signal.kernels, batch->signal.slot);
+        batch->signal.stream = NULL;
     }
 }
 
@@ -175,8 +176,8 @@ struct fr_device_stream *fr_device_batch_lane(struct fr_device_batch *batch,
         if (batch->streams[i]->context != scope->context ||
             batch->streams[i]->direction != direction)
             continue;
-        if (batch->told.stream == batch->streams[i])
-            batch->told.is_last = false;
+        if (batch->signal.stream == batch->streams[i])
+            batch->signal.is_last = false;
         return batch->streams[i];
     }
     if (batch->stream_count == FR_ARRAY_LENGTH(batch->streams)) { // more devices than streams
@@ -191,7 +192,7 @@ struct fr_device_stream *fr_device_batch_lane(struct fr_device_batch *batch,
 }
 
 // Puts off a copy within a device that is over sooner than the driver needs to say so. A kernel
-// that tells the host itself will do it. Returns whether the copy was put off.
+// that signals the host itself will do it. Returns whether the copy was put off.
 static bool keep_for_kernel(struct fr_device_batch *batch, const struct fr_device_range *range,
                             const struct fr_device_copy *copy)
 {

@@ -144,31 +144,31 @@ static bool launch(struct fr_device_batch *batch, struct fr_device_kernels *kern
                    struct fr_device_stream *stream, enum fr_device_kernel kernel,
                    const struct fr_pack_gate *gate, union parameters *params, unsigned max_sms)
 {
-    struct fr_device_signal told = {.kernels = kernels, .stream = stream, .slot = -1};
+    struct fr_device_signal signal = {.kernels = kernels, .stream = stream, .slot = -1};
     unsigned most = fr_device_pack_most_blocks(max_sms);
     most = gate != NULL && most == FR_PUSH_MAX_BLOCKS ? most - 1 : most;
-    told.blocks = fr_device_pack_part(&params->pack, most);
-    if (batch->told.stream == NULL)
-        told.slot = fr_device_words_borrow(kernels, &told.value);
-    if (told.slot < 0 && gate != NULL)
+    signal.blocks = fr_device_pack_part(&params->pack, most);
+    if (batch->signal.stream == NULL)
+        signal.slot = fr_device_words_borrow(kernels, &signal.value);
+    if (signal.slot < 0 && gate != NULL)
         return false;
-    if (told.slot >= 0) {
-        uint64_t *words = fr_device_words_of(kernels, told.slot);
+    if (signal.slot >= 0) {
+        uint64_t *words = fr_device_words_of(kernels, signal.slot);
         params->pack.words = (uintptr_t)words;
-        params->pack.value = told.value;
+        params->pack.value = signal.value;
         if (gate != NULL)
-            told.late = &words[FR_PUSH_MAX_BLOCKS - 1];
+            signal.late = &words[FR_PUSH_MAX_BLOCKS - 1];
         if (kernel != FR_KERNEL_PACK_FUSED)
-            told.opens = fill_gate(batch, gate, told.late, &params->plain.gate);
-        if (told.opens)
-            told.blocks = fr_device_gate_words(max_sms);
+            signal.opens = fill_gate(batch, gate, signal.late, &params->plain.gate);
+        if (signal.opens)
+            signal.blocks = fr_device_gate_words(max_sms);
     }
-    bool taken = kernels->ops->launch(kernels, kernel, told.blocks, params, stream) == 0;
-    if (taken && told.slot >= 0) {
-        told.is_last = true;
-        batch->told = told;
-    } else if (told.slot >= 0) {
-        fr_device_words_return(kernels, told.slot);
+    bool taken = kernels->ops->launch(kernels, kernel, signal.blocks, params, stream) == 0;
+    if (taken && signal.slot >= 0) {
+        signal.is_last = true;
+        batch->signal = signal;
+    } else if (signal.slot >= 0) {
+        fr_device_words_return(kernels, signal.slot);
     }
     if (!taken)
         fr_warn_once("a device has refused a kernel that packs datatypes, so copies of the driver "

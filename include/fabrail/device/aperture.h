@@ -23,7 +23,8 @@ bool fr_device_aperture_may_read(const struct fr_device_range *range, uintptr_t 
 // Most bytes that the CPU copies to the host itself; SIZE_MAX as long as that is not known.
 extern _Atomic size_t fr_device_aperture_most_read;
 
-// Does so, at the cost of a load for more bytes than the CPU ever copies.
+// Returns what fr_device_aperture_may_read does. For more bytes than the CPU ever copies it costs a
+// load alone.
 static inline bool fr_device_aperture_reads(const struct fr_device_range *range, uintptr_t address,
                                             size_t bytes)
 {
@@ -38,13 +39,14 @@ const char *fr_device_aperture_way(int device, const char **why_not);
 // Closes apertures of memory that has been freed. Asks the driver every few milliseconds at most.
 void fr_device_aperture_trim(void);
 
+// Counts of this process, for the report.
 struct fr_device_aperture_usage {
     const char *way;                  // of the last device that was copied from or to; NULL: none
     uint64_t read_copies, read_bytes; // to the host
     uint64_t write_copies, write_bytes;
     unsigned open;     // apertures
     size_t open_bytes; // of these
-    uint64_t openings; // that there were
+    uint64_t openings; // apertures opened so far, closed ones included
 };
 struct fr_device_aperture_usage fr_device_aperture_get_usage(void);
 

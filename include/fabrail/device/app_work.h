@@ -10,8 +10,8 @@
 
 #include "fabrail/device.h"
 
-// Returns the function that the application is to have in place of the driver's function `name`,
-// which is at `found`. Returns NULL where that is the driver's own, as always without FABRAIL_SYNC.
+// Returns the function that the application gets in place of the driver's function `name`, whose
+// address is `found`. Returns NULL where it gets the driver's own, as always without FABRAIL_SYNC.
 // Loads nothing and calls no driver.
 void *fr_device_hook(const char *name, void *found);
 
@@ -25,9 +25,9 @@ bool fr_device_app_work_mark(const struct fr_device_range *range);
 // for until that work has ended.
 bool fr_device_app_work_wait(const struct fr_device_range *range, void (*progress)(void));
 
-// Copies `bytes` of device memory, which `range` describes, to host memory as they are just now. It
-// waits for nothing of the application's. Copy engines do it, since kernels of the application may
-// fill the device.
+// Copies `bytes` of device memory, which `range` describes, to host memory as they are just now.
+// Does not wait for the application's work. Copy engines do it, since kernels of the application
+// may fill the device.
 FR_MUST_CHECK enum fr_status fr_device_peek(const struct fr_device_range *range, uintptr_t address,
                                             void *host, size_t bytes);
 

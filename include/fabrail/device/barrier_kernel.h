@@ -10,7 +10,8 @@
 // Spans of the memory of one move.
 enum { FR_DEVICE_SPANS = 4 };
 
-// Waits as fr_device_sync_app_work does, for all spans.
+// Waits for the program's work on all spans, as fr_device_sync_app_work does for one. Returns the
+// first failure.
 FR_MUST_CHECK enum fr_status
 fr_device_spans_sync_app_work(const struct fr_device_span spans[FR_DEVICE_SPANS]);
 
@@ -41,8 +42,8 @@ static inline bool fr_device_barrier_kernel_copies(const struct fr_device_push_p
     return (copy->dst ^ copy->src) % FR_ROUND_UNIT_BYTES == 0;
 }
 
-// A round that a kernel does. Its fields are this module's, but that `stream` is NULL while none is
-// under way.
+// A round that a kernel does. The caller owns the storage. `stream` is NULL while none is under
+// way; all other fields are this module's.
 struct fr_device_barrier {
     struct fr_device_range range; // names the context of the kernel
     struct fr_device_kernels *kernels;
@@ -54,8 +55,8 @@ struct fr_device_barrier {
 
 // Launches the kernel of a round. It ends soon, whatever other ranks do.
 //
-// The caller fills all of `round` but `answer` and `value`; its next_word counts only where there
-// is a move. `slabs` are addresses by rank, as seen from `range`, which is the slab's own, and from
+// The caller fills all of `round` but `answer` and `value`. `next_word` counts only where there is
+// a move. `slabs` are addresses by rank, as seen from `range`, which is the slab's own, and from
 // the range of the move.
 //
 // Returns FR_ERR_UNSUPPORTED where there are no kernels or the round is more than they take;
@@ -66,9 +67,9 @@ FR_MUST_CHECK enum fr_status fr_device_barrier_begin(const struct fr_device_rang
                                                      const struct fr_device_move *move,
                                                      struct fr_device_barrier *barrier);
 
-// Writes to *over whether the kernel has ended, in any thread; with `waits` it has. Then writes
-// FR_ROUND_* bits to *how, and nothing is under way any more. A failure ends the round too.
-// FR_ROUND_UNDONE: the round is to be begun again.
+// Writes to *over whether the kernel has ended. With `waits` the call waits until it has. Then
+// *how gets FR_ROUND_* bits, and nothing is under way any more. A failure ends the round, too. With
+// FR_ROUND_UNDONE the caller begins the round again. Any thread may call it, one at a time.
 FR_MUST_CHECK enum fr_status fr_device_barrier_look(struct fr_device_barrier *barrier, bool waits,
                                                     bool *over, unsigned *how);
 

@@ -15,8 +15,8 @@ struct fr_device_copy {
     ptrdiff_t dst_stride[2];
     ptrdiff_t src_stride[2];
     bool on_device; // the staging side is memory of the same device, not of the host
-    bool mixed;     // the other side may be memory of the host or of another device
-    bool own;       // neither side is the application's device memory, so its work is not awaited
+    bool mixed;     // the application's side may be memory of the host or of another device
+    bool own;       // neither side is the application's device memory, so no work of it is awaited
 };
 
 // Copies under way on streams of Fabrail's own. The caller owns the storage, and one thread uses
@@ -32,7 +32,7 @@ struct fr_device_batch {
     struct fr_device_copy few;
     struct fr_device_range few_range;
     bool has_few;
-    // A kernel that tells the host when it is done. There is none where `stream` is NULL.
+    // How a kernel tells the host that it is done. There is no such kernel where `stream` is NULL.
     struct fr_device_signal {
         struct fr_device_kernels *kernels;
         struct fr_device_stream *stream;
@@ -40,9 +40,9 @@ struct fr_device_batch {
         int slot;     // of the words by which it tells
         unsigned blocks;
         uint64_t value;
-        bool opens;           // it stores the words of the gate, too
+        bool opens;           // the kernel stores the words of the gate, too
         const uint64_t *late; // holds `value` if the kernel has waited in vain; or NULL
-    } told;
+    } signal;
     uint64_t gate_words, gate_value; // of fr_device_batch_set_gate; 0: there is no gate
     bool late;                       // a kernel has waited in vain
     // Objects that copies under way use. They are released when the copies are done.
@@ -127,8 +127,9 @@ struct fr_device_span {
 };
 
 // Waits for what the application did to its memory [low, low + bytes) with calls that look
-// synchronous but are not (cudaMemset and the like). The owner of memory calls it before peers
-// write or read the memory. A push does it by itself for its own side.
+// synchronous but are not (cudaMemset and the like). That memory is *synced* until the application
+// makes such a call again. The owner of memory calls this before peers write or read the memory. A
+// push does so by itself for its own side.
 FR_MUST_CHECK enum fr_status fr_device_sync_app_work(const struct fr_device_range *range,
                                                      uintptr_t low, size_t bytes);
 

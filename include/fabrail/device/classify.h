@@ -49,7 +49,7 @@ static inline bool fr_device_is_ordinary(const void *address)
 // fr_device_classify.
 bool fr_device_is_surely_host(const void *address);
 
-// Tells what the `bytes` bytes from `address` are. It looks at both ends, since a buffer can span
+// Classifies the `bytes` bytes from `address`. It looks at both ends, since a buffer can span
 // several allocations. Device memory at either end makes all of it device memory. It is fabric
 // memory only if both ends are. `range` describes the first end that decides, else the first byte.
 // A buffer of 0 bytes is host memory. Never fails: if the driver does, what the CPU can read is

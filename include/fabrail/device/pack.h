@@ -10,8 +10,8 @@
 // Returns a divisor for dividends of at most FR_PACK_SMALL. `value` is from 1 to FR_PACK_SMALL.
 struct fr_pack_divisor fr_device_pack_divisor(uint64_t value);
 
-// NVLink carries whole sectors of memory. Returns how many bytes it carries in vain with a block,
-// if the next one begins `apart` bytes behind the begin of this one.
+// Returns how many bytes NVLink carries in vain with a block, since it carries whole sectors of
+// memory. The next block begins `apart` bytes behind the beginning of this one.
 static inline size_t fr_device_wasted_bytes(size_t block_bytes, ptrdiff_t apart)
 {
     enum { SECTOR_BYTES = 32 };

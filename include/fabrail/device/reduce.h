@@ -76,8 +76,9 @@ struct fr_device_reduction {
     unsigned targets; // as many as sources for a scan
     uintptr_t source[FR_REDUCE_SOURCES];
     uintptr_t target[FR_REDUCE_SOURCES];
-    // NULL: each target gets all elements. Else it gets so many, those behind the elements of the
-    // targets before it, and they add up to all. Each takes a launch in the same stream.
+    // NULL: each target gets all elements. Otherwise the number of elements that each target gets.
+    // Targets get consecutive elements, in their order, and the numbers add up to `elements`. Each
+    // target takes a launch of its own, all in one stream.
     const size_t *slices;
 };
 
@@ -102,14 +103,14 @@ void fr_device_reduce_begin(const struct fr_device_range *range,
 // stands first in rank order. Both are aligned to their elements.
 void fr_device_reduce_on_host(enum fr_reduce_row row, void *sum, const void *next, size_t elements);
 
-// Copies elements of the program's memory to the host's, or there within it, and waits. Does not
-// wait for work of the program on them, which must be over.
+// Copies elements of the program's memory, on a device or on the host, to host memory, and waits
+// for the copy. The program's work on these elements must be over.
 FR_MUST_CHECK enum fr_status fr_device_reduce_load(enum fr_reduce_row row,
                                                    const struct fr_device_range *range, void *to,
                                                    const void *from, size_t elements);
 
-// Copies elements of host memory to the program's memory, but for their gaps, and waits. Does not
-// wait for work of the program there, which must be over.
+// Copies elements of host memory to the program's memory, and leaves gaps in elements there as they
+// are. Waits for the copy. The program's work there must be over.
 FR_MUST_CHECK enum fr_status fr_device_reduce_store(enum fr_reduce_row row,
                                                     const struct fr_device_range *range, void *to,
                                                     const void *from, size_t elements);
