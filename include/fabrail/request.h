@@ -134,7 +134,7 @@ bool fr_request_parrived(enum fr_fn fn, fr_word *args, int *result);
 // their values. Called before anything that the application does in a function of its own which MPI
 // calls meanwhile. `within`: the completion call is still on the stack. A call that was left is
 // forgotten.
-void fr_request_settle(bool within);
+void fr_request_claim_late(bool within);
 
 enum { FR_REQUEST_SHORT_LIST = 32 }; // a call of up to so many requests takes no memory
 

@@ -257,7 +257,7 @@ bool fr_intercept_call_handler_set(enum fr_fn fn, fr_word *args, int *result)
     fr_word set = fr_abi_handle(args[1]);
     bool of_window = fr_abi_rows[fn].window >= 0, of_file = fr_abi_rows[fn].file >= 0;
     if (set != fr_abi_mpi.ERRORS_ARE_FATAL && !of_window && !of_file)
-        atomic_store_explicit(&fr_request_errors_told, true, memory_order_relaxed);
+        atomic_store_explicit(&fr_request_errors_may_return, true, memory_order_relaxed);
     if (set != fr_abi_mpi.ERRORS_ARE_FATAL && set != fr_abi_mpi.ERRORS_RETURN)
         fr_request_handler_made();
     return false;

@@ -75,13 +75,13 @@ bool fr_request_advance(struct fr_request_op *op)
     return taken ? step(op) : complete;
 }
 
-// Takes the schedule at this place of the list in hand. Those in other hands count, too. Returns
+// Takes the schedule at this position of the list in hand. Those in other hands count, too. Returns
 // NULL for none.
-static struct fr_request_op *take_at(size_t place)
+static struct fr_request_op *take_at(size_t index)
 {
     fr_core_lock(&lock);
     struct fr_request_op *op = list;
-    for (; op && place > 0; place--)
+    for (; op && index > 0; index--)
         op = op->schedule->next;
     for (; op && !take_in_hand(op);)
         op = op->schedule->next;
@@ -92,8 +92,8 @@ static struct fr_request_op *take_at(size_t place)
 static void step_all(void)
 {
     struct fr_request_op *op;
-    for (size_t place = 0; (op = take_at(place));)
-        place += !step(op);
+    for (size_t index = 0; (op = take_at(index));)
+        index += !step(op);
 }
 
 void fr_request_advance_all(void)

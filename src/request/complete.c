@@ -87,7 +87,7 @@ static void add_done(struct fr_request_set *set, size_t request, void *status, i
         end_posted(set, request, status, error);
     if (!set->ops[request])
         return;
-    set->ops[request]->receive.untold = set->untold;
+    set->ops[request]->receive.lacks_status = set->lacks_statuses;
     set->done[set->done_count] = set->ops[request];
     set->done_statuses[set->done_count] = status;
     set->done_errors[set->done_count] = error;
@@ -138,11 +138,11 @@ static bool add_each(struct fr_request_set *set, size_t first, size_t count, cha
 static void list_done(struct fr_request_set *set, int rc)
 {
     const struct fr_request_form form = set->form;
-    bool is_told = rc == fr_abi_mpi.SUCCESS;
-    bool in_status = is_told || rc == fr_abi_mpi.ERR_IN_STATUS;
+    bool has_answer = rc == fr_abi_mpi.SUCCESS;
+    bool in_status = has_answer || rc == fr_abi_mpi.ERR_IN_STATUS;
     bool unsaid = form.of == FR_OF_ALL && form.waits && !set->statuses;
     if (in_status || unsaid || !fr_request_has_status_list(form))
-        (void)fr_request_each_done(set, form, set->args, rc, is_told || form.of == FR_OF_ANY,
+        (void)fr_request_each_done(set, form, set->args, rc, has_answer || form.of == FR_OF_ANY,
                                    add_each);
 }
 
@@ -297,7 +297,7 @@ static void begin(struct fr_request_set *set, enum fr_fn fn, fr_word *args)
     set->args = args;
     set->out_of_memory = false;
     set->raises = false;
-    set->untold = false;
+    set->lacks_statuses = false;
     set_requests(set);
 }
 
@@ -377,7 +377,7 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
     fr_word *status = &args[fr_request_status_arg(set.form)];
     const fr_word given = *status;
     *status = fr_request_choose_statuses(&set, set.form, given, any_needs_status(&set));
-    set.untold = *status != given;
+    set.lacks_statuses = *status != given;
     fr_request_begin_answer(&set, set.form, args);
     int rc;
     if (set.late)

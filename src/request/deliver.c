@@ -165,7 +165,7 @@ static void tell_outcome(const struct fr_request_op *op, void *status, int *erro
     if (!op->receive.has_message)
         return;
     bool fits = op->receive.bytes <= op->receive.room;
-    if (status && !op->receive.untold)
+    if (status && !op->receive.lacks_status)
         fr_request_set_size(status, fits ? op->receive.bytes : op->receive.room);
     if (!fits && *error == fr_abi_mpi.SUCCESS) // else MPI has said so
         *error = fr_abi_mpi.ERR_TRUNCATE;

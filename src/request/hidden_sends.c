@@ -166,7 +166,7 @@ static int wait_deferred(struct fr_request_set *set, size_t index)
     struct fr_request_op *op = set->deferred[index];
     char *request = (char *)set->requests + index * fr_abi_mpi.handle_bytes;
     fr_request_wait_over(op, set->count);
-    op->receive.untold = set->untold;
+    op->receive.lacks_status = set->lacks_statuses;
     int rc = FR_MPI(Wait, FR_PTR(request), FR_PTR(fr_request_set_status(set, index)));
     int own = own_error(set, op, index, rc);
     if (own != rc)

@@ -9,7 +9,7 @@ libmodules_la_SOURCES += \
 	src/request/pending_progress.c \
 	src/request/hidden_sends.c \
 	src/request/posted.c \
-	src/request/places.h \
+	src/request/posted_table.h \
 	include/fabrail/request/posted.h \
 	src/request/posted_rts.c \
 	src/request/op.c \

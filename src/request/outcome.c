@@ -49,9 +49,9 @@ static void clear_errors(struct fr_request_set *set)
 // have been longer than its buffer though its RTS was not, or a part of a schedule has failed.
 static bool has_own_error(const struct fr_request_op *op, int code)
 {
-    bool is_told = op->receive.cut != FR_CUT_NOT; // MPI has told of it
+    bool is_reported = op->receive.cut != FR_CUT_NOT; // by MPI
     return has_failed(op) ||
-           (op->receive.has_message && !is_told && code == fr_abi_mpi.ERR_TRUNCATE) ||
+           (op->receive.has_message && !is_reported && code == fr_abi_mpi.ERR_TRUNCATE) ||
            (op->schedule && op->schedule->error != fr_abi_mpi.SUCCESS);
 }
 

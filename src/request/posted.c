@@ -2,7 +2,7 @@
 // Posted receives, from when they are added to when they are complete.
 #include "config.h"
 
-#include "request/places.h"
+#include "request/posted_table.h"
 
 #include "fabrail/core/wait.h"
 #include "fabrail/request/attendant.h"
@@ -14,8 +14,8 @@
 
 _Atomic size_t fr_request_posted_count;
 
-_Alignas(64) _Atomic uint64_t fr_request_place_words[FR_PLACES];
-struct fr_request_posted fr_request_places[FR_PLACES];
+_Alignas(64) _Atomic uint64_t fr_request_posted_words[FR_POSTED_ENTRIES];
+struct fr_request_posted fr_request_posted_entries[FR_POSTED_ENTRIES];
 bool fr_request_serial;
 bool fr_request_alone;
 
@@ -25,7 +25,7 @@ static bool has_word(fr_word request)
     return fr_request_of_word(fr_request_word_of(request, 0)) == request;
 }
 
-// The first place of the request's set.
+// The first entry of the request's set.
 static size_t set_of(fr_word request)
 {
     return (((uint64_t)request * 0x9e3779b97f4a7c15u) >> (64 - FR_SET_BITS)) * FR_WAYS;
@@ -62,10 +62,10 @@ static void add_to_count(size_t more)
 
 static uint64_t word_of_way(size_t first, unsigned way)
 {
-    return atomic_load_explicit(&fr_request_place_words[first + way], memory_order_relaxed);
+    return atomic_load_explicit(&fr_request_posted_words[first + way], memory_order_relaxed);
 }
 
-// Returns which place of the set holds a word, FR_WAYS for none.
+// Returns which entry of the set holds a word, FR_WAYS for none.
 static inline size_t way_of(size_t first, uint64_t word)
 {
     _Static_assert(FR_WAYS == 4, "all of them are looked at");
@@ -76,23 +76,23 @@ static inline size_t way_of(size_t first, uint64_t word)
                                            : FR_WAYS;
 }
 
-// Returns a place for a request that MPI has just given out. A place that is ready under the same
+// Returns an entry for a request that MPI has just given out. An entry that is ready under the same
 // value comes first: its receive was completed in a way that nobody could see.
-static inline __attribute__((always_inline)) struct fr_request_posted *find_place(fr_word request)
+static inline __attribute__((always_inline)) struct fr_request_posted *find_entry(fr_word request)
 {
     const size_t first = set_of(request);
     const uint64_t stale = fr_request_word_of(request, FR_READY);
     const uint64_t added = fr_request_word_of(request, FR_ADDED);
     const size_t way = way_of(first, stale);
     if (FR_UNLIKELY(way != FR_WAYS) &&
-        fr_request_word_change(&fr_request_place_words[first + way], stale, added)) {
+        fr_request_word_change(&fr_request_posted_words[first + way], stale, added)) {
         add_to_count((size_t)-1);
-        return &fr_request_places[first + way];
+        return &fr_request_posted_entries[first + way];
     }
     for (size_t i = first; i < first + FR_WAYS; i++) {
         if (word_of_way(i, 0) == FR_FREE &&
-            fr_request_word_change(&fr_request_place_words[i], FR_FREE, added))
-            return &fr_request_places[i];
+            fr_request_word_change(&fr_request_posted_words[i], FR_FREE, added))
+            return &fr_request_posted_entries[i];
     }
     return NULL;
 }
@@ -131,15 +131,15 @@ static inline void fill(struct fr_request_posted *receive, enum fr_fn fn, const 
 int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request)
 {
     fr_request_table_make_way(request);
-    struct fr_request_posted *place = FR_LIKELY(has_word(request)) ? find_place(request) : NULL;
-    if (FR_UNLIKELY(!place)) {
+    struct fr_request_posted *entry = FR_LIKELY(has_word(request)) ? find_entry(request) : NULL;
+    if (FR_UNLIKELY(!entry)) {
         struct fr_request_posted receive;
         fill(&receive, fn, args);
         return add_op(&receive, request);
     }
-    fill(place, fn, args);
+    fill(entry, fn, args);
     add_to_count(1);
-    atomic_store_explicit(fr_request_word_at(place), fr_request_word_of(request, FR_READY),
+    atomic_store_explicit(fr_request_word_at(entry), fr_request_word_of(request, FR_READY),
                           memory_order_release);
     if (FR_UNLIKELY(!fr_request_serial))
         (void)fr_request_attendant_wake();
@@ -161,15 +161,16 @@ FR_HOT int fr_request_posted_add_alone(const fr_word *args, fr_word request)
     if (FR_UNLIKELY(fr_request_any_abandoned || !has_word(request) ||
                     way_of(first, ready) != FR_WAYS || word_of_way(first, 0) != FR_FREE))
         return fr_request_posted_add(FR_FN_MPI_Irecv, args, request);
-    fr_request_places[first].buffer = fr_request_places[first].memory = (void *)args[0];
-    fr_request_places[first].count = (int)args[1];
-    fr_request_places[first].type = args[2];
-    fr_request_places[first].source = (int)args[3];
-    fr_request_places[first].tag = (int)args[4];
-    fr_request_places[first].comm = args[5];
-    fr_request_places[first].fn = FR_FN_MPI_Irecv;
+    fr_request_posted_entries[first].buffer = fr_request_posted_entries[first].memory =
+        (void *)args[0];
+    fr_request_posted_entries[first].count = (int)args[1];
+    fr_request_posted_entries[first].type = args[2];
+    fr_request_posted_entries[first].source = (int)args[3];
+    fr_request_posted_entries[first].tag = (int)args[4];
+    fr_request_posted_entries[first].comm = args[5];
+    fr_request_posted_entries[first].fn = FR_FN_MPI_Irecv;
     count_alone(1);
-    atomic_store_explicit(&fr_request_place_words[first], ready, memory_order_relaxed);
+    atomic_store_explicit(&fr_request_posted_words[first], ready, memory_order_relaxed);
     return fr_abi_mpi.SUCCESS;
 }
 
@@ -192,14 +193,14 @@ __attribute__((cold)) struct fr_request_posted *fr_request_posted_begin(enum fr_
                                                                         const fr_word *args)
 {
     const fr_word request = FR_PTR(&at_once);
-    struct fr_request_posted *place = has_word(request) ? find_place(request) : NULL;
-    if (place) {
-        fill(place, fn, args);
+    struct fr_request_posted *entry = has_word(request) ? find_entry(request) : NULL;
+    if (entry) {
+        fill(entry, fn, args);
         add_to_count(1);
-        atomic_store_explicit(fr_request_word_at(place), fr_request_word_of(request, FR_CLAIMED),
+        atomic_store_explicit(fr_request_word_at(entry), fr_request_word_of(request, FR_CLAIMED),
                               memory_order_release);
     }
-    return place;
+    return entry;
 }
 
 // Claims the receive of a request. Returns NULL when there is none, or another thread has claimed
@@ -210,13 +211,13 @@ static struct fr_request_posted *claim(fr_word request)
     const uint64_t ready = fr_request_word_of(request, FR_READY);
     const size_t first = set_of(request);
     for (size_t i = first; i < first + FR_WAYS;) {
-        uint64_t word = atomic_load_explicit(&fr_request_place_words[i], memory_order_acquire);
+        uint64_t word = atomic_load_explicit(&fr_request_posted_words[i], memory_order_acquire);
         if ((word ^ ready) >> FR_STATE_BITS) {
             i++;
         } else if (FR_LIKELY(word == ready)) {
-            if (fr_request_word_change(&fr_request_place_words[i], ready,
+            if (fr_request_word_change(&fr_request_posted_words[i], ready,
                                        fr_request_word_of(request, FR_CLAIMED)))
-                return &fr_request_places[i];
+                return &fr_request_posted_entries[i];
         } else if (FR_UNLIKELY(word == fr_request_word_of(request, FR_LOOKED))) {
             fr_wait_yield();
         } else {
@@ -257,7 +258,7 @@ static __attribute__((noinline)) void let_go_unpeeked(_Atomic uint64_t *word, ui
     }
 }
 
-// Gives a claimed place a new word, once nobody reads its memory.
+// Gives a claimed entry a new word, once nobody reads its memory.
 static inline void let_go(_Atomic uint64_t *word, uint64_t to)
 {
     if (FR_LIKELY(fr_request_serial))
@@ -314,13 +315,13 @@ static inline __attribute__((always_inline)) enum ended end_late(fr_word request
                                                                  const char *status)
 {
     const size_t first = set_of(request);
-    const size_t way = way_of(first, fr_request_word_of(request, FR_READY)), place = first + way;
+    const size_t way = way_of(first, fr_request_word_of(request, FR_READY)), entry = first + way;
     if (way == FR_WAYS || FR_UNLIKELY(!has_word(request)))
         return ENDED_NOTHING;
-    if (FR_UNLIKELY(fr_rndv_begins_rts(fr_request_places[place].buffer)) &&
-        fr_request_posted_has_rts(&fr_request_places[place], status))
+    if (FR_UNLIKELY(fr_rndv_begins_rts(fr_request_posted_entries[entry].buffer)) &&
+        fr_request_posted_has_rts(&fr_request_posted_entries[entry], status))
         return ENDED_NOT;
-    atomic_store_explicit(&fr_request_place_words[place], FR_FREE, memory_order_relaxed);
+    atomic_store_explicit(&fr_request_posted_words[entry], FR_FREE, memory_order_relaxed);
     return ENDED_RECEIVE;
 }
 

@@ -2,7 +2,7 @@
 // Posted receives that have brought an RTS, and become operations.
 #include "config.h"
 
-#include "request/places.h"
+#include "request/posted_table.h"
 
 #include "fabrail/core/wait.h"
 #include "fabrail/rndv/incoming.h"
@@ -66,7 +66,7 @@ struct fr_request_op *fr_request_posted_make_op(const struct fr_request_posted *
     return op;
 }
 
-// The operation is in the table before the place is free. A thread that looks in the place first
+// The operation is in the table before the entry is free. A thread that looks in the entry first
 // finds one of them.
 struct fr_request_op *fr_request_posted_promote(struct fr_request_posted *receive, bool early)
 {
@@ -122,15 +122,15 @@ static bool peek_at(struct fr_request_posted *receive, fr_word request,
 // Looks at all receives that nobody has claimed.
 static void look_at_ready(fr_word comm)
 {
-    for (size_t i = 0; i < FR_PLACES; i++) {
+    for (size_t i = 0; i < FR_POSTED_ENTRIES; i++) {
         if (i % FR_WAYS == 0 &&
             atomic_load_explicit(&fr_request_posted_count, memory_order_acquire) == 0)
             return;
-        uint64_t word = atomic_load_explicit(&fr_request_place_words[i], memory_order_relaxed);
+        uint64_t word = atomic_load_explicit(&fr_request_posted_words[i], memory_order_relaxed);
         if (fr_request_state_of_word(word) == FR_READY &&
-            fr_request_word_change(&fr_request_place_words[i], word,
+            fr_request_word_change(&fr_request_posted_words[i], word,
                                    fr_request_word_of(fr_request_of_word(word), FR_LOOKED)))
-            look_at(&fr_request_places[i], comm);
+            look_at(&fr_request_posted_entries[i], comm);
     }
 }
 
@@ -168,12 +168,12 @@ static bool take_from(struct fr_request_posted *receive, struct fr_rndv_incoming
 size_t fr_request_posted_take_incoming(struct fr_rndv_incoming *incoming, size_t max)
 {
     size_t count = 0;
-    for (size_t i = 0; i < FR_PLACES && count < max; i++) {
+    for (size_t i = 0; i < FR_POSTED_ENTRIES && count < max; i++) {
         if (i % FR_WAYS == 0 &&
             atomic_load_explicit(&fr_request_posted_count, memory_order_acquire) == 0)
             break;
-        if (atomic_load_explicit(&fr_request_place_words[i], memory_order_relaxed) != FR_FREE)
-            count += take_from(&fr_request_places[i], &incoming[count]);
+        if (atomic_load_explicit(&fr_request_posted_words[i], memory_order_relaxed) != FR_FREE)
+            count += take_from(&fr_request_posted_entries[i], &incoming[count]);
     }
     return count;
 }

@@ -133,7 +133,7 @@ bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *inc
     return fr_rndv_incoming_read(data, incoming);
 }
 
-_Atomic bool fr_request_errors_told;
+_Atomic bool fr_request_errors_may_return;
 _Atomic bool fr_request_any_unmarked;
 
 bool fr_request_may_be_cut(struct fr_request_op *op, int code)

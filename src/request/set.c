@@ -120,7 +120,7 @@ void fr_request_set_claim_late(struct fr_request_set *set)
     (void)!claim(set, set->hidden);
 }
 
-void fr_request_settle(bool within)
+void fr_request_claim_late(bool within)
 {
     struct fr_request_set *set = fr_request_late_set;
     fr_request_late_set = NULL;

@@ -26,7 +26,7 @@ static struct fr_request_op *table FR_GUARDED_BY(table_lock);
 // The first in the table, and no operation. It stays: the table would otherwise be made and freed
 // for each operation that is alone.
 static struct fr_request_op anchor FR_GUARDED_BY(table_lock);
-// Operations that found no memory for a place in the table; searched one by one.
+// Operations that found no memory for an entry in the table; searched one by one.
 static struct fr_request_op *overflow FR_GUARDED_BY(table_lock);
 static size_t early_count FR_GUARDED_BY(table_lock);
 

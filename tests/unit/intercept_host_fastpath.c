@@ -141,17 +141,17 @@ static uint64_t statuses[COUNT];
 // Behaviour of the real function.
 static int code = 0, answer_flag = 1, answer_index = 0;
 static bool refuses; // writes nothing
-static bool settles; // as what it calls of the application's does
+static bool claims;  // as what it calls of the application's does
 static unsigned real_calls;
 
 static int real_of(const fr_word *a, int n)
 {
     memcpy(given, a, (size_t)n * sizeof(fr_word));
     CHECK(fr_intercept_handler_frame == (uintptr_t)args, "what MPI calls itself is not told apart");
-    CHECK(fr_request_late_set != NULL, "nobody can settle");
+    CHECK(fr_request_late_set != NULL, "nobody can claim the requests");
     real_calls++;
     memset((void *)a[shape->requests], 0, (shape->count < 0 ? 1 : COUNT) * sizeof(fr_word));
-    if (settles && fr_request_late_set)
+    if (claims && fr_request_late_set)
         fr_request_late_set->late = false;
     if (refuses)
         return code;
@@ -218,7 +218,7 @@ static void prepare_two(fr_word request, fr_word third)
     code = 0;
     answer_flag = 1;
     answer_index = shape->count < 0 ? 0 : 1;
-    refuses = settles = false;
+    refuses = claims = false;
     ended_count = 0;
     ended_status = NULL;
     real_calls = late = full = 0;
@@ -289,10 +289,10 @@ static void test_failure(void)
     CHECK(ended_count == 0, "%s: over, though it has failed", NAME);
 }
 
-static void test_settled(void)
+static void test_claimed(void)
 {
     prepare(OURS);
-    settles = true;
+    claims = true;
     CHECK(run().result == HANDED && late == 1 && rest_rc == 0, "%s", NAME);
     CHECK(ended_count == 0, "%s: by a value that others may have", NAME);
 }
@@ -358,7 +358,7 @@ int main(void)
         test_ignored();
         test_rts();
         test_failure();
-        test_settled();
+        test_claimed();
         test_pending();
         test_one_of_two();
         test_others();

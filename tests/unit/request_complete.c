@@ -44,7 +44,7 @@ bool fr_request_alone = true;
 static struct fr_request_op *op_of[MOST + 1]; // by request
 static unsigned real_calls, raised, claimed, over, looked_up;
 static const int *real_errors; // by position, of a call that fails
-static bool settles, refuses;  // what the real call does first
+static bool claims, refuses;   // what the real call does first
 
 static bool lacks_memory;
 void *__real_malloc(size_t bytes);
@@ -61,8 +61,8 @@ int fr_abi_call(enum fr_fn fn, const fr_word *args)
 {
     real_calls++;
     called = fn;
-    if (settles)
-        fr_request_settle(true);
+    if (claims)
+        fr_request_claim_late(true);
     if (refuses)
         return OTHER;
     if (fn == FR_FN_MPI_Testall)
@@ -405,14 +405,14 @@ static void check_late(void)
     for (int way = 0; way < 3; way++) {
         requests[COMPLETE] = 3;
         real_calls = claimed = over = looked_up = 0;
-        settles = way == 1;
+        claims = way == 1;
         atomic_store(&fr_request_special_count, way == 2 ? 1 : 0);
         CHECK(fr_request_complete(FR_FN_MPI_Waitany, args, &result) && result == 0);
         CHECK(real_calls == 1 && claimed == 0 && over == 1, "%u and %u", claimed, over);
         const unsigned sought = way == 2 ? LIST : 0; // that may be known to be over
         CHECK(looked_up == sought + (way > 0 ? LIST : 1), "%u are looked up", looked_up);
     }
-    settles = false;
+    claims = false;
     op_of[3] = NULL;
 }
 

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 enum {
-    MANY = 3000, // more than there are places
+    MANY = 3000, // more than there are entries
     THREADS = 4,
     ROUNDS = 50000,
     MOVES = 100000,
@@ -32,7 +32,7 @@ _Atomic size_t fr_request_tracked_count;
 FR_TLS bool fr_request_any_abandoned;
 _Atomic bool fr_request_has_handler;
 
-_Atomic bool fr_request_errors_told;
+_Atomic bool fr_request_errors_may_return;
 
 int fr_abi_type_bytes(fr_word type)
 {
@@ -268,7 +268,7 @@ static void test_short(void)
     static const unsigned char rts[MESSAGE_BYTES] = NOTHING "A";
     struct fr_request_posted *posted = NULL;
     start();
-    fr_request_errors_told = true;
+    fr_request_errors_may_return = true;
     for (int bytes = 0; bytes <= FR_RNDV_RTS_BYTES; bytes++) {
         const fr_word args[] = {FR_PTR(rts), (fr_word)bytes, 0, 1, 2, 3, 0};
         bool is_short = bytes < FR_RNDV_RTS_BYTES;
@@ -282,7 +282,7 @@ static void test_short(void)
               bytes);
         fr_request_posted_forget(posted);
     }
-    fr_request_errors_told = false;
+    fr_request_errors_may_return = false;
 }
 
 static void add_alone(fr_word request, const void *buffer)
@@ -300,7 +300,7 @@ static void test_late(void)
     add_alone(list[0], plain);
     add_alone(list[2], rts);
     add_alone(list[4], rts);
-    CHECK(atomic_load(&fr_request_posted_count) == 3 && atomic_load(&ops) == 0, "all have places");
+    CHECK(atomic_load(&fr_request_posted_count) == 3 && atomic_load(&ops) == 0, "all have entries");
     CHECK(!fr_request_posted_end_late(list, 5, "sssss"), "an RTS");
     CHECK(atomic_load(&fr_request_posted_count) == 2 && !claim(list[0]), "data before it");
     CHECK(!fr_request_posted_end_one_late(list[2], NULL), "nor is it over without a status");
@@ -525,7 +525,7 @@ static void test_threads(void)
     atomic_store(&looking, false);
     pthread_join(looker, NULL);
     CHECK(atomic_load(&fr_request_posted_count) == 0, "all forgotten");
-    CHECK(atomic_load(&ops) == 0, "twelve always find a place");
+    CHECK(atomic_load(&ops) == 0, "twelve always find an entry");
 }
 
 static int moves; // to do

@@ -56,13 +56,13 @@ struct fr_request_op {
         uint64_t call; // number of that thread's call
     } claim;
     struct {
-        bool takes_rts;   // it receives, and an RTS may come
-        bool has_message; // an RTS's message was received, which the status must show
-        bool has_ended;   // MPI has said that it is complete, or failed
-        size_t turn;      // of the looks in which MPI is not asked whether it is; 0 at first
-        uint64_t bytes;   // size of that message
-        size_t room;      // size of the buffer
-        bool untold;      // the application has given no status to the call that completes it
+        bool takes_rts;    // it receives, and an RTS may come
+        bool has_message;  // an RTS's message was received, which the status must show
+        bool has_ended;    // MPI has said that it is complete, or failed
+        size_t turn;       // of the looks in which MPI is not asked whether it is; 0 at first
+        uint64_t bytes;    // size of that message
+        size_t room;       // size of the buffer
+        bool lacks_status; // the application has given no status to the call that completes it
         // Set when MPI says that the receive was too short for what came. That may be an RTS, whose
         // message is then to be found.
         enum { FR_CUT_NOT, FR_CUT_SOUGHT, FR_CUT_OVER } cut;

@@ -14,7 +14,7 @@
 struct fr_request_posted; // one receive
 
 // Adds a receive that the real MPI has begun. Its elements are of a predefined datatype without
-// gaps; `args` are those of MPI_Irecv or MPI_Imrecv. Where there is no place for it, it becomes an
+// gaps; `args` are those of MPI_Irecv or MPI_Imrecv. Where there is no entry for it, it becomes an
 // operation at once. Returns what the application's call returns.
 int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request);
 
@@ -92,7 +92,7 @@ static inline bool fr_request_posted_notes_at_once(void)
 
 // Notes, as claimed, what this thread is about to receive in a call that blocks. Its elements are
 // of a predefined datatype without gaps; `args` begin with the arguments that MPI_Recv has first.
-// Returns NULL where there is no place for it. Must be forgotten before the call ends.
+// Returns NULL where there is no entry for it. Must be forgotten before the call ends.
 struct fr_request_posted *fr_request_posted_begin(enum fr_fn fn, const fr_word *args);
 
 #endif

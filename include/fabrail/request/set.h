@@ -31,7 +31,7 @@ struct fr_request_set {
     char *hidden; // copy of the requests, for calls that must not see all of them
     // By request, or by position among the completed ones (some). NULL: ignored.
     char *statuses;
-    bool untold; // the application has given no statuses; those here are for Fabrail alone
+    bool lacks_statuses; // the application has given no statuses; those here are for Fabrail alone
     size_t done_count;
     struct fr_request_op **done; // operations that this call completes
     void **done_statuses;
@@ -60,7 +60,7 @@ struct fr_request_set {
 
 // The call of this process that is in the real MPI and looks its requests up afterwards; NULL for
 // none. MPI may call functions of the application's meanwhile. These may receive anew under the
-// value of a request that is over, so fr_request_settle has the requests looked up before.
+// value of a request that is over, so fr_request_claim_late has the requests looked up before.
 extern struct fr_request_set *fr_request_late_set;
 
 // Returns whether an argument is NULL that says which requests are complete. Reporting that is
@@ -110,14 +110,14 @@ static inline void fr_request_begin_answer(struct fr_request_set *set, struct fr
 
 // Calls `take` for the requests that a call has completed, a run of neighbours at a time, in the
 // order of their statuses. Goes on as long as that returns true, and returns whether it always has.
-// `is_told`: MPI has written the arguments that tell which requests they are.
+// `has_answer`: MPI has written the arguments that tell which requests they are.
 typedef bool fr_request_take_done(struct fr_request_set *set, size_t first, size_t count,
                                   char *statuses, int rc);
 static inline __attribute__((always_inline)) bool
 fr_request_each_done(struct fr_request_set *set, struct fr_request_form form, const fr_word *args,
-                     int rc, bool is_told, fr_request_take_done *take)
+                     int rc, bool has_answer, fr_request_take_done *take)
 {
-    if (fr_request_has_flag(form) && is_told && !*(const int *)args[fr_request_flag_arg(form)])
+    if (fr_request_has_flag(form) && has_answer && !*(const int *)args[fr_request_flag_arg(form)])
         return true;
     if (form.of == FR_OF_ONE || form.of == FR_OF_ALL)
         return take(set, 0, form.of == FR_OF_ONE ? 1 : set->count, set->statuses, rc);

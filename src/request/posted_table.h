@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Places of posted receives, for the files of posted.h alone. They stand in sets of a few places
+// Entries of posted receives, for the files of posted.h alone. They stand in sets of a few entries
 // each; the value of a request chooses the set.
 //
-// A place's word tells which request it holds and which threads may use it. Its other members
+// An entry's word tells which request it holds and which threads may use it. Its other members
 // belong to the thread that has claimed it. A word holds its request shifted by three bits.
 // Requests are addresses or sign-extended integers in every family, so their highest four bits are
 // equal and none is lost.
-#ifndef FR_REQUEST_PLACES_H
-#define FR_REQUEST_PLACES_H
+#ifndef FR_REQUEST_POSTED_TABLE_H
+#define FR_REQUEST_POSTED_TABLE_H
 
 #include "fabrail/request/posted.h"
 
 enum {
     FR_SET_BITS = 9,
-    FR_WAYS = 4, // places of a set
-    FR_PLACES = FR_WAYS << FR_SET_BITS,
+    FR_WAYS = 4, // entries of a set
+    FR_POSTED_ENTRIES = FR_WAYS << FR_SET_BITS,
     FR_STATE_BITS = 3,
 };
 
-// States of a place: what another thread may do with it.
+// States of an entry: what another thread may do with it.
 enum {
     FR_READY = 1,   // claim it
     FR_CLAIMED = 2, // peek: another one completes the receive
@@ -28,7 +28,7 @@ enum {
 };
 #define FR_FREE ((uint64_t)0)
 
-// A place: one posted receive.
+// An entry: one posted receive.
 struct fr_request_posted {
     _Alignas(64) const void *buffer; // where an RTS would stand, zeros if there is no room for one
     void *memory;                    // as it was given
@@ -38,10 +38,10 @@ struct fr_request_posted {
     enum fr_fn fn;
 };
 
-extern _Atomic uint64_t fr_request_place_words[FR_PLACES];
-extern struct fr_request_posted fr_request_places[FR_PLACES];
+extern _Atomic uint64_t fr_request_posted_words[FR_POSTED_ENTRIES];
+extern struct fr_request_posted fr_request_posted_entries[FR_POSTED_ENTRIES];
 
-// Returns the word of a place with this request and state.
+// Returns the word of an entry with this request and state.
 static inline uint64_t fr_request_word_of(fr_word request, unsigned state)
 {
     return ((uint64_t)request << FR_STATE_BITS) | state;
@@ -59,7 +59,7 @@ static inline unsigned fr_request_state_of_word(uint64_t word)
 
 static inline _Atomic uint64_t *fr_request_word_at(const struct fr_request_posted *receive)
 {
-    return &fr_request_place_words[receive - fr_request_places];
+    return &fr_request_posted_words[receive - fr_request_posted_entries];
 }
 
 // Changes a word from one value to another, and returns whether it had the first. Where threads
@@ -76,7 +76,7 @@ static inline bool fr_request_word_change(_Atomic uint64_t *word, uint64_t from,
                                                    memory_order_relaxed);
 }
 
-// Makes the operation that the receive would have been without a place. Returns NULL when out of
+// Makes the operation that the receive would have been without an entry. Returns NULL when out of
 // memory.
 struct fr_request_op *fr_request_posted_make_op(const struct fr_request_posted *receive);
 
