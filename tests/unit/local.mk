@@ -5,7 +5,7 @@ check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/core_hash tests/unit/core_log tests/unit/core_settings tests/unit/core_site tests/unit/core_wait \
     tests/unit/device_classify tests/unit/device_clique tests/unit/device_context tests/unit/device_copy \
     tests/unit/device_aperture tests/unit/device_few \
-    tests/unit/device_memory tests/unit/device_mover tests/unit/device_pack tests/unit/device_push \
+    tests/unit/device_memory tests/unit/device_mover tests/unit/device_pack tests/unit/device_present tests/unit/device_push \
     tests/unit/device_query tests/unit/device_reduce tests/unit/device_row \
     tests/unit/intercept_guard tests/unit/intercept_host_fastpath tests/unit/intercept_probe \
     tests/unit/intercept_serve_within \
@@ -49,6 +49,7 @@ $(fr_unit_single): private LDFLAGS += -Wl,--wrap=pthread_create
 tests_unit_coll_agree_LDFLAGS = -Wl,--wrap=fr_ipc_forget_buffer
 tests_unit_coll_meet_LDFLAGS = -Wl,--wrap=fr_abi_call,--wrap=malloc
 tests_unit_coll_task_LDFLAGS = -Wl,--wrap=fr_coll_team_message_tell,--wrap=fr_coll_team_message_was_told
+tests_unit_device_present_LDFLAGS = -Wl,--wrap=fr_core_lookups,--wrap=fr_core_dlsym
 tests_unit_staging_typed_LDFLAGS = -Wl,--wrap=fr_core_log_write,--wrap=mmap
 tests_unit_rma_declined_LDFLAGS = -Wl,--wrap=fr_rma_message_send,--wrap=fr_rma_wait_step \
     -Wl,--wrap=fr_staging_borrow,--wrap=fr_rma_copy_packed,--wrap=fr_rndv_progress
