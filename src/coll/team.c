@@ -410,13 +410,14 @@ static void quit(fr_word comm, struct state *state)
     state->quit = true;
     fr_debug("a collective call has failed, so that the ranks of its communicator agree on none "
              "any more");
-    if (!state->team && !state->one_host)
+    if (!state->team && !state->one_host) {
         state->team = prepare(comm);
-    struct fr_coll_team *team = state->team;
-    if (!team) {
-        leave(comm, state);
-        return;
+        if (!state->team)
+            leave(comm, state);
     }
+    struct fr_coll_team *team = state->team;
+    if (!team)
+        return;
     fr_coll_queue_hold(team);
     team->quits = true;
     team->quits_at_meeting = state->met;
