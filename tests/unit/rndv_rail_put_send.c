@@ -161,7 +161,7 @@ static void make_send(size_t copied)
         .stage.copied_bytes = copied,
         .state = &rail,
     };
-    CHECK(fr_rndv_ledger_advertise(&send.address, false, FR_SLOT_SIZES(BYTES, 43), 0, &location,
+    CHECK(fr_rndv_ledger_advertise(&send.address, false, FR_SLOT_SIZES(BYTES, FR_RNDV_RTS_PRIME), 0, &location,
                                    NULL, &send.index, &send.number) == FR_OK);
 }
 
