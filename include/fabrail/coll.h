@@ -47,11 +47,11 @@ struct fr_coll_queue {
 struct fr_coll_team {
     int rank;
     int size;
-    uint64_t name;                    // the communicator's name (module job)
-    int *world;                       // ranks in MPI_COMM_WORLD, by rank
-    struct fr_job_process *processes; // by rank
-    struct fr_coll_discovery *place;  // slot of the table; NULL where ranks are on several hosts
-    struct fr_coll_segment *segment;  // NULL until the first call that waits, and on several hosts
+    uint64_t name;                       // the communicator's name (module job)
+    int *world;                          // ranks in MPI_COMM_WORLD, by rank
+    struct fr_job_process *processes;    // by rank
+    struct fr_coll_discovery *discovery; // slot of the table; NULL where ranks are on several hosts
+    struct fr_coll_segment *segment; // NULL until the first call that waits, and on several hosts
     struct fr_coll_slab *slab; // NULL until that call, on one host, and where there is no clique
     bool opened;               // segment or slab is there, or could not be had
     bool lacks_memory;         // all ranks know that some rank could not have it
@@ -60,11 +60,11 @@ struct fr_coll_team {
     // A team of the same ranks for nonblocking operations, in a part of the slab; NULL without one.
     // No order but their own holds for its rounds, and no rank ever quits it.
     struct fr_coll_team *beside;
-    _Atomic unsigned untold; // what a thread that calls no MPI has left to tell the others
-    bool opens_later;        // calls that wait for nobody have begun to open the segment
-    bool tried;              // this rank has said whether it could use the segment
-    struct fr_wait opening;  // the wait for other ranks to open it
-    int64_t looked_ns;       // how long that had lasted at the last look for ranks that are gone
+    _Atomic unsigned notices; // what a thread that calls no MPI has left to tell the others
+    bool opens_later;         // calls that wait for nobody have begun to open the segment
+    bool tried;               // this rank has said whether it could use the segment
+    struct fr_wait opening;   // the wait for other ranks to open it
+    int64_t looked_ns;        // how long that had lasted at the last look for ranks that are gone
     struct fr_coll_number number;
     // First of the tags that are this team's alone. An exchange has FR_COLL_TEAM_TAGS.
     int first_tag;
@@ -155,14 +155,14 @@ struct fr_coll_team *fr_coll_team_for_later(struct fr_coll_team *team);
 // Returns whether a call that waits for nobody may begin a task. All ranks find the same.
 static inline bool fr_coll_team_may_begin_later(const struct fr_coll_team *team)
 {
-    return team->place || team->slab;
+    return team->discovery || team->slab;
 }
 
 // Tells the others what threads that call no MPI have left to tell. Called in calls of MPI.
-void fr_coll_team_tell_rest(struct fr_coll_team *team);
+void fr_coll_team_send_notices(struct fr_coll_team *team);
 // Tells the ranks of several hosts that this one has given up, or has quit: as a meeting's `call`.
 // A thread that calls no MPI leaves that to others.
-void fr_coll_team_tell(struct fr_coll_team *team, uint64_t call);
+void fr_coll_team_notify(struct fr_coll_team *team, uint64_t call);
 
 // Returns whether the ranks could agree, had none quit. Facts that all ranks find alike
 // without an agreement stay in use then.

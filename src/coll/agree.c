@@ -292,24 +292,24 @@ static int map_all(struct fr_coll_task *task, unsigned index)
 }
 
 // Reads the slots of a rank that this rank needs, and the layout of the first one.
-static void read_place(struct fr_coll_task *task, int rank)
+static void read_slots_of(struct fr_coll_task *task, int rank)
 {
     const struct fr_coll_part *part = &task->part;
     const struct fr_coll_past *past = past_of(task);
     const struct fr_coll_advert *advert = advert_of(task, rank);
-    struct fr_coll_slot *places = &past->places[FR_COLL_SIDES * rank];
-    memcpy(places, slots_of(advert) + part->first_read,
+    struct fr_coll_slot *slots = &past->slots[FR_COLL_SIDES * rank];
+    memcpy(slots, slots_of(advert) + part->first_read,
            (size_t)part->read_count * sizeof(struct fr_coll_slot));
-    if (places->layout > 0 && places->layout <= FR_COLL_LAYOUTS)
-        past->layouts[rank] = layouts_of(advert, part->slot_count)[places->layout - 1];
+    if (slots->layout > 0 && slots->layout <= FR_COLL_LAYOUTS)
+        past->layouts[rank] = layouts_of(advert, part->slot_count)[slots->layout - 1];
 }
 
 // Reads the others' slots that this rank needs. The slots of a marked rank are as they were.
-static void read_places(struct fr_coll_task *task)
+static void read_slots(struct fr_coll_task *task)
 {
     for (int rank = 0; rank < task->team->size; rank++) {
         if (!is_usual(task, rank))
-            read_place(task, rank);
+            read_slots_of(task, rank);
     }
 }
 
@@ -320,7 +320,7 @@ static void remember(struct fr_coll_task *task, unsigned index)
     if (task->team->slab)
         memory->past = memory->past_turn++ % FR_COLL_PASTS;
     struct fr_coll_past *past = &memory->pasts[memory->past];
-    read_places(task);
+    read_slots(task);
     struct fr_coll_advert *agreed = memory->next;
     memory->next = past->advert;
     past->advert = agreed;
@@ -396,7 +396,7 @@ enum fr_status fr_coll_agree_compare(struct fr_coll_task *task)
 
 const struct fr_coll_slot *fr_coll_agreed_slots(const struct fr_coll_team *team)
 {
-    return team->memory->pasts[team->memory->past].places;
+    return team->memory->pasts[team->memory->past].slots;
 }
 
 struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_team *team)
@@ -417,7 +417,7 @@ struct fr_pack_shape *fr_coll_shapes(const struct fr_coll_team *team)
 bool fr_coll_agreed_layout(const struct fr_coll_team *team, int rank, struct fr_pack_shape *shape)
 {
     const struct fr_coll_past *past = &team->memory->pasts[team->memory->past];
-    if (past->places[FR_COLL_SIDES * rank].layout == 0)
+    if (past->slots[FR_COLL_SIDES * rank].layout == 0)
         return false;
     fr_device_strides_shape(&past->layouts[rank], shape);
     return true;

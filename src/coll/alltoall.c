@@ -17,11 +17,11 @@ static bool spares_own(const struct fr_coll_alltoall *exchange)
 static bool find_target(const struct fr_coll_team *team, const struct fr_coll_alltoall *exchange,
                         int rank, uintptr_t *target)
 {
-    const struct fr_coll_slot *place = fr_coll_slot_of(fr_coll_agreed_slots(team), rank, 0);
+    const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_agreed_slots(team), rank, 0);
     bool own = rank == team->rank && spares_own(exchange);
-    *target = own ? fr_coll_target(&exchange->after, place->address)
-                  : fr_coll_reach(team, rank, FR_COLL_WRITTEN, place->address);
-    return exchange->sends[rank].bytes <= place->bytes;
+    *target = own ? fr_coll_target(&exchange->after, slot->address)
+                  : fr_coll_reach(team, rank, FR_COLL_WRITTEN, slot->address);
+    return exchange->sends[rank].bytes <= slot->bytes;
 }
 
 // Returns the rank of transfer `i`. Each rank begins with another one.
@@ -49,11 +49,11 @@ static bool plan(const struct fr_coll_team *team, const struct fr_coll_alltoall 
 // Whether something that this rank sends has gaps, here or where it goes.
 static bool is_shaped(const struct fr_coll_team *team, const struct fr_coll_alltoall *exchange)
 {
-    const struct fr_coll_slot *places = fr_coll_agreed_slots(team);
+    const struct fr_coll_slot *slots = fr_coll_agreed_slots(team);
     for (int rank = 0; rank < team->size; rank++) {
         bool here = exchange->shapes && exchange->shapes[rank].shape;
         if (exchange->sends[rank].bytes > 0 &&
-            (here || fr_coll_slot_of(places, rank, 0)->layout > 0))
+            (here || fr_coll_slot_of(slots, rank, 0)->layout > 0))
             return true;
     }
     return false;

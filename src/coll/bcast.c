@@ -10,9 +10,9 @@ static struct fr_device_push_piece piece_of(const struct fr_coll_team *team,
                                             const struct fr_coll_bcast *bcast,
                                             const struct fr_policy_send *send)
 {
-    const struct fr_coll_slot *place = fr_coll_slot_of(fr_coll_agreed_slots(team), send->rank, 0);
+    const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_agreed_slots(team), send->rank, 0);
     return (struct fr_device_push_piece){
-        .dst = fr_coll_reach(team, send->rank, FR_COLL_WRITTEN, place->address) + send->slice.first,
+        .dst = fr_coll_reach(team, send->rank, FR_COLL_WRITTEN, slot->address) + send->slice.first,
         .src = (uintptr_t)bcast->data.address + send->slice.first,
         .bytes = send->slice.count,
     };
@@ -38,10 +38,10 @@ static size_t plan_step(const struct fr_coll_team *team, const struct fr_coll_bc
 // Whether the data have gaps, here or where they go.
 static bool is_shaped(const struct fr_coll_team *team, const struct fr_coll_bcast *bcast)
 {
-    const struct fr_coll_slot *places = fr_coll_agreed_slots(team);
+    const struct fr_coll_slot *slots = fr_coll_agreed_slots(team);
     bool shaped = bcast->shape.shape != NULL;
     for (int rank = 0; rank < team->size && !shaped; rank++)
-        shaped = rank != bcast->root && fr_coll_slot_of(places, rank, 0)->layout > 0;
+        shaped = rank != bcast->root && fr_coll_slot_of(slots, rank, 0)->layout > 0;
     return shaped && team->rank == bcast->root;
 }
 
@@ -55,12 +55,11 @@ static size_t plan_shaped(const struct fr_coll_team *team, const struct fr_coll_
     for (int index = 1; index < team->size; index++) {
         if (!fr_policy_bcast_send(&bcast->plan, team->rank, 0, index, &send))
             continue;
-        const struct fr_coll_slot *place =
-            fr_coll_slot_of(fr_coll_agreed_slots(team), send.rank, 0);
+        const struct fr_coll_slot *slot = fr_coll_slot_of(fr_coll_agreed_slots(team), send.rank, 0);
         struct fr_device_reshape *copy = &copies[count];
         *copy = (struct fr_device_reshape){.src = bcast->shape, .bytes = bcast->data.bytes};
         copy->src.address = bcast->data.address;
-        copy->dst.address = fr_coll_reach(team, send.rank, FR_COLL_WRITTEN, place->address);
+        copy->dst.address = fr_coll_reach(team, send.rank, FR_COLL_WRITTEN, slot->address);
         if (fr_coll_agreed_layout(team, send.rank, &shapes[count]))
             copy->dst.shape = &shapes[count];
         count++;

@@ -147,13 +147,13 @@ static void decide(const struct fr_coll_team *team, struct fr_coll_host *host)
 
 // Tells what this rank has. One that has failed tells of data for all, which never come, so that no
 // other rank can do without it.
-static void tell(const struct fr_coll_team *team, const struct fr_coll_host *host)
+static void announce(const struct fr_coll_team *team, const struct fr_coll_host *host)
 {
     uint64_t *words = fr_coll_host_words(team, host, team->rank);
     bool fails = host->failure != FR_OK;
     line_of(host, team->rank)->chunks = fails && host->chunks == 0 ? 1 : host->chunks;
     if (host->words && !fails)
-        host->ops->tell(team, host, words);
+        host->ops->announce(team, host, words);
     for (size_t i = 0; i < (size_t)team->size * host->words && fails; i++)
         words[i] = 1;
 }
@@ -171,7 +171,7 @@ static enum fr_status open_memory(const struct fr_coll_team *team, struct fr_col
     if (status != FR_OK)
         return status;
     decide(team, host);
-    tell(team, host);
+    announce(team, host);
     host->is_open = true;
     struct header *header = host->shm.memory;
     if (atomic_fetch_add(&header->attached, 1) + 1 == (uint32_t)team->size)

@@ -34,7 +34,8 @@ static size_t count_bytes(const struct fr_coll_team *team, const struct fr_coll_
     return bytes;
 }
 
-static void tell(const struct fr_coll_team *team, const struct fr_coll_host *host, uint64_t *words)
+static void announce(const struct fr_coll_team *team, const struct fr_coll_host *host,
+                     uint64_t *words)
 {
     const struct fr_coll_slot *sends = exchange_of(host)->sends;
     size_t end = 0;
@@ -119,7 +120,7 @@ static enum fr_status store(const struct fr_coll_team *team, struct fr_coll_host
 }
 
 static const struct fr_coll_host_ops ops = {
-    .load = load, .needs = needs, .store = store, .tell = tell};
+    .load = load, .needs = needs, .store = store, .announce = announce};
 
 void fr_coll_host_exchange_prepare(const struct fr_coll_team *team,
                                    struct fr_coll_host_exchange *own)

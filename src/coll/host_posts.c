@@ -101,7 +101,7 @@ static enum fr_status load(const struct fr_coll_team *team, struct fr_coll_host 
     host->by_posts = true;
     host->round = 0;
     if (host->words)
-        host->ops->tell(team, host, fr_coll_host_posts_words(team, host, team->rank));
+        host->ops->announce(team, host, fr_coll_host_posts_words(team, host, team->rank));
     host->failure = load_chunk(team, host);
     return host->failure;
 }

@@ -11,7 +11,7 @@ static bool is_complete(const struct fr_coll_memory *memory)
 {
     bool complete = memory->next && memory->pieces && memory->reshapes && memory->shapes;
     for (unsigned i = 0; i < FR_COLL_PASTS; i++)
-        complete = complete && memory->pasts[i].advert && memory->pasts[i].places &&
+        complete = complete && memory->pasts[i].advert && memory->pasts[i].slots &&
                    memory->pasts[i].layouts;
     for (unsigned i = 0; i < FR_COLL_MAPSETS; i++)
         complete = complete && memory->sets[i].known && memory->sets[i].mappings;
@@ -28,7 +28,7 @@ bool fr_coll_mapset_make(struct fr_coll_team *team)
     memory->next = calloc(1, fr_coll_team_post_bytes(team->size));
     for (unsigned i = 0; i < FR_COLL_PASTS; i++) {
         memory->pasts[i].advert = calloc(1, fr_coll_team_post_bytes(team->size));
-        memory->pasts[i].places = calloc(n, FR_COLL_SIDES * sizeof(*memory->pasts[i].places));
+        memory->pasts[i].slots = calloc(n, FR_COLL_SIDES * sizeof(*memory->pasts[i].slots));
         memory->pasts[i].layouts = calloc(n, sizeof(*memory->pasts[i].layouts));
     }
     memory->pieces = calloc(n, sizeof(*memory->pieces));
@@ -58,7 +58,7 @@ void fr_coll_mapset_destroy(struct fr_coll_team *team)
     }
     for (unsigned i = 0; i < FR_COLL_PASTS; i++) {
         free(memory->pasts[i].advert);
-        free(memory->pasts[i].places);
+        free(memory->pasts[i].slots);
         free(memory->pasts[i].layouts);
     }
     free(memory->next);

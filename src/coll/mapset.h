@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Mapping sets: what the ranks of a team have mapped of each other's memory in earlier operations.
 // A set has at most two pieces of memory of each rank. All ranks have the same sets in the same
-// places, since all change them by what all of them advertise.
+// order, since all change them by what all of them advertise.
 #ifndef FR_COLL_MAPSET_H
 #define FR_COLL_MAPSET_H
 
@@ -32,14 +32,14 @@ struct fr_coll_mapset {
 };
 
 // An operation that was agreed on. Where marks tell which one all ranks are in again (slab.h), all
-// ranks have the same ones in the same places. Elsewhere only the last one is kept.
+// ranks have the same ones at the same indices. Elsewhere only the last one is kept.
 struct fr_coll_past {
     bool used;
     unsigned set;
     unsigned successor;                // the operation that followed it the last time
     uint64_t filling;                  // of the set
     struct fr_coll_advert *advert;     // this rank's, with its slots
-    struct fr_coll_slot *places;       // what this rank reads of others' slots, by rank and number
+    struct fr_coll_slot *slots;        // what this rank reads of others' slots, by rank and number
     struct fr_device_strides *layouts; // of the first of these of each rank that has one
 };
 

@@ -91,7 +91,7 @@ static int find_late(const struct fr_coll_team *team, uint64_t round, bool *lost
 static bool is_given_up(struct fr_coll_team *team, const char *call)
 {
     const struct fr_coll_meeting end = fr_coll_team_meeting(team, FR_COLL_MEET_END, 0);
-    if (!team->slab || !fr_coll_team_message_was_told(&end))
+    if (!team->slab || !fr_coll_team_message_has_notice(&end))
         return false;
     fr_error("%s: another rank of the communicator has given up", call);
     team->broken = true; // all others know
@@ -150,7 +150,7 @@ static enum fr_status fail(struct fr_coll_team *team, const struct fr_coll_round
     if (team->slab)
         fr_coll_slab_rest(team->slab);
     if (team->slab && !team->broken)
-        fr_coll_team_tell(team, FR_COLL_MEET_END);
+        fr_coll_team_notify(team, FR_COLL_MEET_END);
     fr_coll_team_break(team);
     return FR_ERR_MPI;
 }
@@ -213,11 +213,11 @@ static enum fr_status look(struct fr_coll_team *team, struct fr_coll_round *roun
     return stays ? FR_OK : fail(team, round);
 }
 
-enum fr_status fr_coll_round_settle(struct fr_coll_team *team, struct fr_coll_round *round,
-                                    bool *settled)
+enum fr_status fr_coll_round_meet_previous(struct fr_coll_team *team, struct fr_coll_round *round,
+                                           bool *met)
 {
-    *settled = true;
-    return team->slab ? look(team, round, team->round, settled) : FR_OK;
+    *met = true;
+    return team->slab ? look(team, round, team->round, met) : FR_OK;
 }
 
 enum fr_status fr_coll_round_meet(struct fr_coll_team *team, struct fr_coll_round *round,

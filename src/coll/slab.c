@@ -28,14 +28,14 @@ static size_t round_up(size_t bytes)
     return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 }
 
-// Moves pieces by the slab's device, from or to the host memory of a place. Kernels are faster, but
-// need it to be page-locked; where one fails, the copy engines do it.
+// Moves pieces by the slab's device, from or to the host memory of a position. Kernels are faster,
+// but need it to be page-locked; where one fails, the copy engines do it.
 static enum fr_status move(struct fr_coll_slab *slab, size_t count, const unsigned char *host)
 {
     static const enum fr_device_engine engines[] = {FR_ENGINE_SM, FR_ENGINE_CE};
-    const size_t place = (size_t)(host - slab->memory->host) / slab->memory->host_bytes;
+    const size_t position = (size_t)(host - slab->memory->host) / slab->memory->host_bytes;
     enum fr_status status = FR_ERR_DEVICE;
-    size_t i = fr_coll_slab_host_is_locked(slab, (unsigned)place) ? 0 : 1;
+    size_t i = fr_coll_slab_host_is_locked(slab, (unsigned)position) ? 0 : 1;
     for (; i < FR_ARRAY_LENGTH(engines) && status != FR_OK; i++) {
         struct fr_device_work work;
         fr_device_push_begin(&slab->range, slab->pieces, count, engines[i], 0, FR_ORIGIN_OWN,
@@ -178,8 +178,8 @@ static void drop_memory(struct fr_coll_slab_memory *memory)
     fr_coll_slab_host_free(memory);
     atomic_fetch_sub(&slabs_bytes, memory->own.bytes);
     fr_device_memory_destroy(&memory->own);
-    for (unsigned place = 0; place < FR_COLL_SLAB_PARTS; place++)
-        free(memory->last[place].members);
+    for (unsigned position = 0; position < FR_COLL_SLAB_PARTS; position++)
+        free(memory->last[position].members);
     free(memory->mappings);
     free(memory->handles);
     free(memory->addresses);
@@ -262,16 +262,16 @@ enum fr_status fr_coll_slab_map(struct fr_coll_slab *slab, const struct fr_ipc_h
         memory->addresses[rank] = fr_ipc_mapping_at(mapping, &handles[rank], handles[rank].base);
     }
     fr_coll_slab_part_compare(slab);
-    fr_coll_slab_part_place(slab, 0, 0);
+    fr_coll_slab_part_assign(slab, 0, 0);
     return FR_OK;
 }
 
-void fr_coll_slab_close(struct fr_coll_slab *slab, bool tells)
+void fr_coll_slab_close(struct fr_coll_slab *slab, bool notifies)
 {
     if (!slab)
         return;
     fr_coll_slab_rest(slab);
-    fr_coll_slab_part_leave(slab, tells);
+    fr_coll_slab_part_leave(slab, notifies);
     drop_memory(slab->memory);
     free(slab->members);
     free(slab->addresses);

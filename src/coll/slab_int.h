@@ -7,9 +7,9 @@
 // slab, so that words of one use never stand where another use has posts.
 //
 // Host memory mirrors what was read of the rank's own part, but for the chunks. It also holds what
-// this rank posts until the device has it. Each place has its own, which is page-locked when a part
-// first posts there, and stays so for later parts. So parts that are never used cost none. Where it
-// cannot be page-locked, copy engines do what kernels would.
+// this rank posts until the device has it. Each position has its own, which is page-locked when a
+// part first posts there, and stays so for later parts. So parts that are never used cost none.
+// Where it cannot be page-locked, copy engines do what kernels would.
 //
 // A rank overwrites what it posted FR_COLL_SLAB_DEPTH rounds before, so all ranks must have read
 // that. A rank that has posted for the round after it has read it.
@@ -27,14 +27,14 @@ struct fr_coll_slab_memory {
     struct fr_ipc_mapping *mappings; // by rank of those, as the next ones
     struct fr_ipc_handle *handles;
     uint64_t *addresses;     // of all slabs, where this device sees them
-    unsigned char *host;     // host memory of all places; NULL: none yet
-    size_t host_bytes;       // of one place, whole pages
-    _Atomic uint32_t locked; // a bit for each place whose host memory is page-locked
+    unsigned char *host;     // host memory of all positions; NULL: none yet
+    size_t host_bytes;       // of one position, whole pages
+    _Atomic uint32_t locked; // a bit for each position whose host memory is page-locked
     struct fr_lock lock;     // guards the next two
-    uint32_t busy;           // a bit for each place that this rank uses or offers
-    uint32_t uses;           // at least the number of each use of a place
-    // The last use of each place, once this rank has left it. The others may store there until they
-    // have left it too. Belongs to who has made the place busy.
+    uint32_t busy;           // a bit for each position that this rank uses or offers
+    uint32_t uses;           // at least the number of each use of a position
+    // The last use of each position, once this rank has left it. The others may store there until
+    // they have left it too. Belongs to who has made the position busy.
     struct fr_coll_slab_use {
         uint64_t word; // by which a rank says that it has left; 0: all have
         int *members;
@@ -57,8 +57,8 @@ struct fr_coll_slab {
     size_t bytes;          // of all these
     size_t chunk_bytes;    // of each of the chunks, which follow
     size_t part_bytes;     // from one part to the next
-    unsigned place;        // of the part in the slab
-    bool is_placed;
+    unsigned position;     // of the part in the slab
+    bool has_position;
     uint64_t at;                         // address of this part
     struct fr_device_range range;        // the slab's memory, as a driver describes it
     uint64_t *addresses;                 // of this part of the members' slabs
@@ -95,23 +95,23 @@ FR_MUST_CHECK enum fr_status fr_coll_slab_copy(const struct fr_coll_slab *slab, 
 // Allocates what each part has of its own.
 FR_MUST_CHECK enum fr_status fr_coll_slab_part_allocate(struct fr_coll_slab *slab);
 
-// Allocates host memory for all places. It takes room once it is used.
+// Allocates host memory for all positions. It takes room once it is used.
 FR_MUST_CHECK enum fr_status fr_coll_slab_host_allocate(struct fr_coll_slab *slab);
 void fr_coll_slab_host_free(struct fr_coll_slab_memory *memory);
 
 // Page-locks the host memory of a part, unless this was tried before.
 void fr_coll_slab_host_lock(struct fr_coll_slab *slab);
 
-static inline bool fr_coll_slab_host_is_locked(const struct fr_coll_slab *slab, unsigned place)
+static inline bool fr_coll_slab_host_is_locked(const struct fr_coll_slab *slab, unsigned position)
 {
     const _Atomic uint32_t *locked = &slab->memory->locked;
-    return atomic_load_explicit(locked, memory_order_relaxed) & UINT32_C(1) << place;
+    return atomic_load_explicit(locked, memory_order_relaxed) & UINT32_C(1) << position;
 }
 
 // Notes whether some ranks of a part use the same device.
 void fr_coll_slab_part_compare(struct fr_coll_slab *slab);
 
-// Leaves the place of a part, if it has one. With `tells` the other ranks hear of that.
-void fr_coll_slab_part_leave(struct fr_coll_slab *slab, bool tells);
+// Leaves the position of a part, if it has one. With `notifies` the other ranks hear of that.
+void fr_coll_slab_part_leave(struct fr_coll_slab *slab, bool notifies);
 
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Parts of a slab: who has which place.
+// Parts of a slab: who has which position.
 //
-// A place that a rank has left is free for it, but others may still be about to store there for its
-// last use. So each rank that leaves a place stores a word to the slabs of all that used it. The
-// place then serves other ranks once the words of all are there. The ranks of the last use
-// themselves need no words, since each offers a place that it has left.
+// A position that a rank has left is free for it, but others may still be about to store there for
+// its last use. So each rank that leaves a position stores a word to the slabs of all that used it.
+// The position then serves other ranks once the words of all are there. The ranks of the last use
+// themselves need no words, since each offers a position that it has left.
 #include "config.h"
 
 #include "coll/slab_int.h"
@@ -18,7 +18,7 @@ enum {
     LINE_BYTES = 64,
     DEPTH = FR_COLL_SLAB_DEPTH,
     USES_SHIFT = 32,            // of an offer
-    SPARE = 8,                  // places for single parts, which pairs leave free
+    SPARE = 8,                  // positions for single parts, which pairs leave free
     ROUNDS_SHIFT = 32,          // a use has so many rounds, as a power of two
     MOST_USES = (1 << 27) - 16, // rounds are a word with their mark
 };
@@ -32,18 +32,18 @@ enum fr_status fr_coll_slab_part_allocate(struct fr_coll_slab *slab)
     return slab->members && slab->addresses && slab->pieces ? FR_OK : FR_ERR_NO_MEMORY;
 }
 
-// Bytes of this rank's posts and their words, in whole lines. Behind them, at place 0, are the
-// words that this rank has left a place, one for each.
+// Bytes of this rank's posts and their words, in whole lines. Behind them, at position 0, are the
+// words that this rank has left a position, one for each.
 static size_t posting_bytes(const struct fr_coll_slab *slab)
 {
     const size_t bytes = DEPTH * (slab->slot_bytes + sizeof(uint64_t));
     return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 }
 
-// Has a part use the host memory of a place.
-static void take_host(struct fr_coll_slab *slab, unsigned place)
+// Has a part use the host memory of a position.
+static void take_host(struct fr_coll_slab *slab, unsigned position)
 {
-    slab->mirror = slab->memory->host + place * slab->memory->host_bytes;
+    slab->mirror = slab->memory->host + position * slab->memory->host_bytes;
     slab->posting = slab->mirror + slab->bytes;
     slab->is_ready = false;
 }
@@ -65,9 +65,9 @@ enum fr_status fr_coll_slab_host_allocate(struct fr_coll_slab *slab)
 
 void fr_coll_slab_host_free(struct fr_coll_slab_memory *memory)
 {
-    for (unsigned place = 0; place < memory->parts; place++) {
-        if (memory->locked & UINT32_C(1) << place)
-            fr_device_host_unregister(memory->host + place * memory->host_bytes);
+    for (unsigned position = 0; position < memory->parts; position++) {
+        if (memory->locked & UINT32_C(1) << position)
+            fr_device_host_unregister(memory->host + position * memory->host_bytes);
     }
     if (memory->host)
         munmap(memory->host, memory->parts * memory->host_bytes);
@@ -79,9 +79,9 @@ void fr_coll_slab_host_lock(struct fr_coll_slab *slab)
     if (slab->is_ready)
         return;
     slab->is_ready = true;
-    if (!fr_coll_slab_host_is_locked(slab, slab->place) &&
+    if (!fr_coll_slab_host_is_locked(slab, slab->position) &&
         fr_device_host_register(slab->mirror, memory->host_bytes) == FR_OK)
-        atomic_fetch_or(&memory->locked, UINT32_C(1) << slab->place);
+        atomic_fetch_or(&memory->locked, UINT32_C(1) << slab->position);
 }
 
 void fr_coll_slab_part_compare(struct fr_coll_slab *slab)
@@ -95,9 +95,9 @@ void fr_coll_slab_part_compare(struct fr_coll_slab *slab)
     }
 }
 
-unsigned fr_coll_slab_place(const struct fr_coll_slab *part)
+unsigned fr_coll_slab_position(const struct fr_coll_slab *part)
 {
-    return part->place;
+    return part->position;
 }
 
 uint64_t fr_coll_slab_first(const struct fr_coll_slab *part)
@@ -114,7 +114,7 @@ struct fr_coll_slab *fr_coll_slab_part_new(const struct fr_coll_slab *other, con
     *part = *other;
     part->rank = rank;
     part->size = size;
-    part->is_placed = false;
+    part->has_position = false;
     part->has_kernels = true;
     part->barrier.stream = NULL;
     atomic_fetch_add(&part->memory->open, 1);
@@ -128,20 +128,20 @@ struct fr_coll_slab *fr_coll_slab_part_new(const struct fr_coll_slab *other, con
     return part;
 }
 
-void fr_coll_slab_part_place(struct fr_coll_slab *part, unsigned place, uint64_t first)
+void fr_coll_slab_part_assign(struct fr_coll_slab *part, unsigned position, uint64_t first)
 {
     struct fr_coll_slab_memory *memory = part->memory;
-    const uint64_t offset = place * part->part_bytes;
-    part->place = place;
-    part->is_placed = true;
+    const uint64_t offset = position * part->part_bytes;
+    part->position = position;
+    part->has_position = true;
     part->at = memory->own.address + offset;
-    take_host(part, place);
+    take_host(part, position);
     for (int rank = 0; rank < part->size; rank++)
         part->addresses[rank] = memory->addresses[part->members[rank]] + offset;
     part->first = part->posted = part->given = part->complete = part->wanted = part->taken = first;
     part->posted_bytes = 0;
     fr_core_lock(&memory->lock);
-    memory->busy |= UINT32_C(1) << place;
+    memory->busy |= UINT32_C(1) << position;
     fr_core_unlock(&memory->lock);
 }
 
@@ -149,27 +149,27 @@ void fr_coll_slab_part_place(struct fr_coll_slab *part, unsigned place, uint64_t
 static void tell(struct fr_coll_slab *slab, uint64_t word)
 {
     unsigned char *words = slab->memory->host + slab->bytes + posting_bytes(slab);
-    uint64_t *from = (uint64_t *)(void *)words + slab->place;
+    uint64_t *from = (uint64_t *)(void *)words + slab->position;
     *from = word;
     if (fr_coll_slab_store(slab, from, slab->left_offset + (size_t)slab->rank * sizeof(uint64_t),
                            sizeof(uint64_t)) != FR_OK)
         fr_debug("other ranks do not hear that a part of a slab is free");
 }
 
-void fr_coll_slab_part_leave(struct fr_coll_slab *slab, bool tells)
+void fr_coll_slab_part_leave(struct fr_coll_slab *slab, bool notifies)
 {
-    if (!slab->is_placed)
+    if (!slab->has_position)
         return;
     struct fr_coll_slab_memory *memory = slab->memory;
-    struct fr_coll_slab_use *last = &memory->last[slab->place];
+    struct fr_coll_slab_use *last = &memory->last[slab->position];
     const uint64_t word = slab->first + 1;
-    if (tells)
+    if (notifies)
         tell(slab, word);
     free(last->members);
     *last = (struct fr_coll_slab_use){word, slab->members, slab->size};
     slab->members = NULL;
     fr_core_lock(&memory->lock);
-    memory->busy &= ~(UINT32_C(1) << slab->place);
+    memory->busy &= ~(UINT32_C(1) << slab->position);
     fr_core_unlock(&memory->lock);
 }
 
@@ -181,14 +181,14 @@ static bool has_member(const struct fr_coll_slab *part, int rank)
     return i < part->size;
 }
 
-// Whether all ranks that were at a place have left it, as far as their words say.
-static bool have_left(const struct fr_coll_slab *part, unsigned place,
+// Whether all ranks that were at a position have left it, as far as their words say.
+static bool have_left(const struct fr_coll_slab *part, unsigned position,
                       const struct fr_coll_slab_use *last)
 {
     const size_t bytes = (size_t)last->size * sizeof(uint64_t);
     uint64_t *words = malloc(bytes);
     bool left = words && fr_coll_slab_copy(part, (uintptr_t)words,
-                                           part->memory->own.address + place * part->part_bytes +
+                                           part->memory->own.address + position * part->part_bytes +
                                                part->left_offset,
                                            bytes) == FR_OK;
     for (int i = 0; i < last->size && left; i++)
@@ -197,14 +197,14 @@ static bool have_left(const struct fr_coll_slab *part, unsigned place,
     return left;
 }
 
-// Whether a place that this rank does not use can serve the ranks of a part.
-static bool can_serve(const struct fr_coll_slab *part, unsigned place)
+// Whether a position that this rank does not use can serve the ranks of a part.
+static bool can_serve(const struct fr_coll_slab *part, unsigned position)
 {
-    struct fr_coll_slab_use *last = &part->memory->last[place];
+    struct fr_coll_slab_use *last = &part->memory->last[position];
     bool all_here = true;
     for (int i = 0; i < last->size && all_here && last->word; i++)
         all_here = has_member(part, last->members[i]);
-    if (last->word && !all_here && have_left(part, place, last))
+    if (last->word && !all_here && have_left(part, position, last))
         last->word = 0;
     return all_here || last->word == 0;
 }
@@ -218,9 +218,9 @@ uint64_t fr_coll_slab_offer(const struct fr_coll_slab *part, uint32_t *held)
     memory->busy = UINT32_MAX;
     const uint64_t uses = memory->uses;
     fr_core_unlock(&memory->lock);
-    for (unsigned place = 0; place < memory->parts && uses < MOST_USES; place++) {
-        if (*held & UINT32_C(1) << place && can_serve(part, place))
-            offered |= UINT32_C(1) << place;
+    for (unsigned position = 0; position < memory->parts && uses < MOST_USES; position++) {
+        if (*held & UINT32_C(1) << position && can_serve(part, position))
+            offered |= UINT32_C(1) << position;
     }
     return uses << USES_SHIFT | (uint32_t)~offered;
 }
@@ -231,19 +231,19 @@ uint64_t fr_coll_slab_offer_add(uint64_t one, uint64_t other)
     return uses << USES_SHIFT | (uint32_t)(one | other);
 }
 
-bool fr_coll_slab_settle(struct fr_coll_slab *part, struct fr_coll_slab *other, uint32_t held,
-                         uint64_t offers)
+bool fr_coll_slab_offer_take(struct fr_coll_slab *part, struct fr_coll_slab *other, uint32_t held,
+                             uint64_t offers)
 {
     struct fr_coll_slab *const parts[] = {part, other};
     struct fr_coll_slab_memory *memory = part->memory;
     const uint64_t use = (offers >> USES_SHIFT) + 1;
-    uint32_t places = ~(uint32_t)offers;
-    const bool fits = __builtin_popcount(places) >= (other ? 2 + SPARE : 1);
+    uint32_t positions = ~(uint32_t)offers;
+    const bool fits = __builtin_popcount(positions) >= (other ? 2 + SPARE : 1);
     for (size_t i = 0; i < FR_ARRAY_LENGTH(parts) && parts[i] && fits; i++) {
-        const unsigned place = (unsigned)__builtin_ctz(places);
-        fr_coll_slab_part_place(parts[i], place, use << ROUNDS_SHIFT);
-        places &= places - 1;
-        held &= ~(UINT32_C(1) << place);
+        const unsigned position = (unsigned)__builtin_ctz(positions);
+        fr_coll_slab_part_assign(parts[i], position, use << ROUNDS_SHIFT);
+        positions &= positions - 1;
+        held &= ~(UINT32_C(1) << position);
     }
     fr_core_lock(&memory->lock);
     memory->busy &= ~held;

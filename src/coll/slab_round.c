@@ -206,7 +206,7 @@ static enum fr_status run_kernel(struct fr_coll_slab *slab, const struct fr_roun
                                  const struct fr_device_move *move, bool is_queued, bool *over,
                                  unsigned *how)
 {
-    if (!slab->has_kernels || !fr_coll_slab_host_is_locked(slab, slab->place))
+    if (!slab->has_kernels || !fr_coll_slab_host_is_locked(slab, slab->position))
         return FR_ERR_UNSUPPORTED;
     enum fr_status status =
         fr_device_barrier_begin(&slab->range, round, slab->addresses, move, &slab->barrier);

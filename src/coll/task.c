@@ -104,7 +104,7 @@ static bool meet_data(struct fr_coll_task *task)
     bool met = true, goes_on = false;
     enum fr_status status = FR_OK;
     if (!task->is_loaded)
-        status = fr_coll_round_settle(team, &task->round, &met);
+        status = fr_coll_round_meet_previous(team, &task->round, &met);
     if (status == FR_OK && !met)
         return false;
     if (status == FR_OK && !task->is_loaded) {

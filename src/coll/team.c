@@ -61,8 +61,8 @@ static void destroy(struct fr_coll_team *team)
     fr_coll_mapset_destroy(team);
     fr_coll_segment_close(team->segment);
     fr_coll_team_slab_close(team->slab);
-    fr_coll_discovery_leave(team->place);
-    if (!team->place)
+    fr_coll_discovery_leave(team->discovery);
+    if (!team->discovery)
         fr_coll_team_message_forget(team->name);
     free(team->processes);
     free(team->world);
@@ -199,18 +199,18 @@ static bool is_group_here(fr_word comm, struct state *state)
         return false;
     if (!state->team) {
         struct fr_coll_team *team = prepare(comm);
-        struct fr_job_secret secret = fr_coll_secret_of("places", 0);
+        struct fr_job_secret secret = fr_coll_secret_of("discovery", 0);
         if (team)
-            team->place = fr_coll_discovery_join(&secret, fr_coll_count_sharers(fr_job_size()),
-                                                 team->name, team->size, state->calls);
-        state->hopeless = !team || !team->place;
+            team->discovery = fr_coll_discovery_join(&secret, fr_coll_count_sharers(fr_job_size()),
+                                                     team->name, team->size, state->calls);
+        state->hopeless = !team || !team->discovery;
         if (state->hopeless)
             destroy(team);
         else
             state->team = team;
         return false;
     }
-    if (!fr_coll_discovery_enter(state->team->place, state->calls, state->team->number.value,
+    if (!fr_coll_discovery_enter(state->team->discovery, state->calls, state->team->number.value,
                                  &number))
         return false;
     give_number(state->team, number);
@@ -233,9 +233,9 @@ bool fr_coll_team_was_quit(struct fr_coll_team *team)
     if (team->quit || team->never_quits)
         return team->quit;
     const struct fr_coll_meeting quit = fr_coll_team_meeting(team, FR_COLL_MEET_QUIT, 0);
-    team->quit = team->place                            ? fr_coll_discovery_was_quit(team->place)
-                 : fr_coll_team_message_was_told(&quit) ? FR_COLL_QUIT
-                                                        : FR_COLL_STAYS;
+    team->quit = team->discovery ? fr_coll_discovery_was_quit(team->discovery)
+                 : fr_coll_team_message_has_notice(&quit) ? FR_COLL_QUIT
+                                                          : FR_COLL_STAYS;
     return team->quit;
 }
 
@@ -247,40 +247,40 @@ static void leave_posts(struct fr_coll_team *team)
         fr_coll_segment_done(team->segment, UINT64_MAX);
 }
 
-enum { UNTOLD_END = 1, UNTOLD_QUIT = 2 };
+enum { NOTICE_END = 1, NOTICE_QUIT = 2 };
 
-void fr_coll_team_tell(struct fr_coll_team *team, uint64_t call)
+void fr_coll_team_notify(struct fr_coll_team *team, uint64_t call)
 {
     const bool quits = call == FR_COLL_MEET_QUIT;
     if (fr_job_control_stays_here) {
-        atomic_fetch_or(&team->untold, quits ? UNTOLD_QUIT : UNTOLD_END);
+        atomic_fetch_or(&team->notices, quits ? NOTICE_QUIT : NOTICE_END);
         return;
     }
     struct fr_coll_meeting last =
         fr_coll_team_meeting(team, call, quits ? team->quits_at_meeting : 0);
     last.standing = quits ? team->quits_at_standing : 0;
-    fr_coll_team_message_tell(&last);
+    fr_coll_team_message_notify(&last);
 }
 
-void fr_coll_team_tell_rest(struct fr_coll_team *team)
+void fr_coll_team_send_notices(struct fr_coll_team *team)
 {
-    if (FR_LIKELY(atomic_load_explicit(&team->untold, memory_order_relaxed) == 0))
+    if (FR_LIKELY(atomic_load_explicit(&team->notices, memory_order_relaxed) == 0))
         return;
-    const unsigned untold = atomic_exchange(&team->untold, 0);
-    if (untold & UNTOLD_END)
-        fr_coll_team_tell(team, FR_COLL_MEET_END);
-    if (untold & UNTOLD_QUIT)
-        fr_coll_team_tell(team, FR_COLL_MEET_QUIT);
+    const unsigned notices = atomic_exchange(&team->notices, 0);
+    if (notices & NOTICE_END)
+        fr_coll_team_notify(team, FR_COLL_MEET_END);
+    if (notices & NOTICE_QUIT)
+        fr_coll_team_notify(team, FR_COLL_MEET_QUIT);
 }
 
-static void tell_quit(struct fr_coll_team *team)
+static void notify_quit(struct fr_coll_team *team)
 {
     team->quits = false;
-    if (team->place) {
-        fr_coll_discovery_quit(team->place, team->tried ? FR_COLL_QUIT : FR_COLL_QUIT_UNTRIED);
-        team->quit = fr_coll_discovery_was_quit(team->place);
+    if (team->discovery) {
+        fr_coll_discovery_quit(team->discovery, team->tried ? FR_COLL_QUIT : FR_COLL_QUIT_UNTRIED);
+        team->quit = fr_coll_discovery_was_quit(team->discovery);
     } else {
-        fr_coll_team_tell(team, FR_COLL_MEET_QUIT);
+        fr_coll_team_notify(team, FR_COLL_MEET_QUIT);
         team->quit = FR_COLL_QUIT;
     }
 }
@@ -289,7 +289,7 @@ void fr_coll_team_end_turn(struct fr_coll_team *team)
 {
     team->ended++;
     if (FR_UNLIKELY(team->quits) && team->ended >= team->quits_after)
-        tell_quit(team);
+        notify_quit(team);
     leave_posts(team);
 }
 
@@ -424,7 +424,7 @@ static void quit(fr_word comm, struct state *state)
     team->quits_at_standing = team->clones;
     team->quits_after = team->begun;
     if (team->ended == team->begun) {
-        tell_quit(team);
+        notify_quit(team);
         leave_posts(team);
     }
     fr_coll_queue_release(team);
@@ -451,7 +451,7 @@ struct fr_coll_team *fr_coll_team_enter(fr_word comm, enum fr_coll_waits waits)
         state->is_group = is_group_here(comm, state);
     if (waits == FR_COLL_WAITS_FIRST)
         (void)meet_all(comm, state);
-    if (state->is_group && state->team->place)
+    if (state->is_group && state->team->discovery)
         (void)look_for_quit(state->team);
     return state->is_group ? state->team : NULL;
 }
@@ -551,7 +551,7 @@ int fr_coll_team_take_tags(struct fr_coll_team *team, int count)
 // team opens its memory in tasks, these write what else is read here.
 struct fr_coll_team *fr_coll_team_for_later(struct fr_coll_team *team)
 {
-    if (!team->place)
+    if (!team->discovery)
         return team->beside;
     if (!team->opens_later && team->lacks_memory)
         return NULL;

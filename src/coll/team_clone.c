@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 enum { MOST_CLONES = 64 };
-enum { PLACE_BESIDE = 1 }; // in a slab of the team's own
+enum { POSITION_BESIDE = 1 }; // in a slab of the team's own
 
 static _Atomic unsigned clone_count; // of this process
 
@@ -129,22 +129,22 @@ static bool meet(struct fr_coll_team *team, uint64_t word, fr_coll_meet_add *add
 }
 
 // Has a clone begin where its part does. Messages about it have a name of its own.
-static void begin_at_place(const struct fr_coll_team *team, struct fr_coll_team *clone)
+static void begin_at_position(const struct fr_coll_team *team, struct fr_coll_team *clone)
 {
     clone->round = fr_coll_slab_first(clone->slab);
-    clone->name = team->name + (fr_coll_slab_place(clone->slab) + clone->round) * CLONE;
+    clone->name = team->name + (fr_coll_slab_position(clone->slab) + clone->round) * CLONE;
 }
 
-// Gives a clone a place of the slab that all ranks offer.
+// Gives a clone a position of the slab that all ranks offer.
 static enum fr_status open_in_slab(struct fr_coll_team *team, struct fr_coll_team *clone)
 {
     uint32_t held = 0;
     uint64_t offers = clone ? fr_coll_slab_offer(clone->slab, &held) : FR_COLL_SLAB_NO_OFFER;
     if (!meet(team, offers, fr_coll_slab_offer_add, &offers))
         offers = FR_COLL_SLAB_NO_OFFER;
-    if (!clone || !fr_coll_slab_settle(clone->slab, NULL, held, offers))
+    if (!clone || !fr_coll_slab_offer_take(clone->slab, NULL, held, offers))
         return FR_ERR_UNSUPPORTED;
-    begin_at_place(team, clone);
+    begin_at_position(team, clone);
     return FR_OK;
 }
 
@@ -181,8 +181,8 @@ bool fr_coll_team_make_beside(struct fr_coll_team *team)
     team->beside = make(team);
     if (!team->beside)
         return false;
-    fr_coll_slab_part_place(team->beside->slab, PLACE_BESIDE, 0);
-    begin_at_place(team, team->beside);
+    fr_coll_slab_part_assign(team->beside->slab, POSITION_BESIDE, 0);
+    begin_at_position(team, team->beside);
     return true;
 }
 
@@ -220,9 +220,9 @@ bool fr_coll_team_share_slab(struct fr_coll_team *team, const struct fr_coll_tea
     const struct fr_coll_meeting meeting = fr_coll_team_meeting(team, STANDING + team->clones++, 0);
     if (!fr_coll_meet(&meeting, offers, fr_coll_slab_offer_add, pass_words, NULL, &offers))
         offers = FR_COLL_SLAB_NO_OFFER;
-    if (slab && fr_coll_slab_settle(slab, team->beside->slab, held, offers)) {
+    if (slab && fr_coll_slab_offer_take(slab, team->beside->slab, held, offers)) {
         team->round = fr_coll_slab_first(slab);
-        begin_at_place(team, team->beside);
+        begin_at_position(team, team->beside);
         return true;
     }
     drop_parts(team);
@@ -243,7 +243,7 @@ bool fr_coll_team_clone_open(struct fr_coll_team *team, struct fr_coll_team *clo
 
 bool fr_coll_team_all_can(struct fr_coll_team *team, const char *call, bool own)
 {
-    if (!team->place) {
+    if (!team->discovery) {
         uint64_t lacks = 1;
         return meet(team, !own, NULL, &lacks) && !lacks;
     }
@@ -259,7 +259,7 @@ void fr_coll_team_clone_free(struct fr_coll_team *clone)
     if (!clone)
         return;
     fr_coll_queue_close(clone);
-    fr_coll_team_tell_rest(clone);
+    fr_coll_team_send_notices(clone);
     fr_coll_mapset_destroy(clone);
     fr_coll_segment_close(clone->segment);
     if (clone->slab)

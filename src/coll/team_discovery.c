@@ -120,10 +120,10 @@ static struct fr_coll_discovery *find_slot(struct table *in, uint64_t name, int 
 }
 
 // Says that this rank has come to a call, unless there is a team already.
-static void come_to(struct fr_coll_discovery *place, uint64_t call)
+static void come_to(struct fr_coll_discovery *discovery, uint64_t call)
 {
-    uint64_t seen = atomic_load_explicit(&place->progress, memory_order_acquire);
-    while (seen < call && !atomic_compare_exchange_weak(&place->progress, &seen, call))
+    uint64_t seen = atomic_load_explicit(&discovery->progress, memory_order_acquire);
+    while (seen < call && !atomic_compare_exchange_weak(&discovery->progress, &seen, call))
         ;
 }
 
@@ -133,25 +133,25 @@ struct fr_coll_discovery *fr_coll_discovery_join(const struct fr_job_secret *sec
     struct table *in = attach(secret, sharers);
     if (!in || name == 0 || name == NAME_LEFT || call > UINT32_MAX || !lock_table(in))
         return NULL;
-    struct fr_coll_discovery *place = find_slot(in, name, size);
-    if (place) {
-        come_to(place, call);
-        atomic_fetch_add(&place->joined, 1);
+    struct fr_coll_discovery *discovery = find_slot(in, name, size);
+    if (discovery) {
+        come_to(discovery, call);
+        atomic_fetch_add(&discovery->joined, 1);
     }
     unlock_table(in);
-    if (!place)
+    if (!discovery)
         fr_warn_once("more than %d communicators exchange device memory, the others do so through "
                      "the host",
                      SLOTS);
-    return place;
+    return discovery;
 }
 
 // Has a slot serve other communicators. A look for one ends at a slot that was never used, so slots
 // before such a one are as good as never used.
-static void vacate(struct table *in, struct fr_coll_discovery *place)
+static void vacate(struct table *in, struct fr_coll_discovery *discovery)
 {
-    size_t at = (size_t)(place - in->slots);
-    place->name = NAME_LEFT;
+    size_t at = (size_t)(discovery - in->slots);
+    discovery->name = NAME_LEFT;
     if (in->slots[(at + 1) % SLOTS].name != 0)
         return;
     for (; in->slots[at].name == NAME_LEFT; at = (at + SLOTS - 1) % SLOTS)
@@ -160,25 +160,26 @@ static void vacate(struct table *in, struct fr_coll_discovery *place)
 
 // A slot that all ranks which joined have left is free for another communicator, even if some never
 // join since they use no GPU. A rank that joins later finds nobody, and never will.
-void fr_coll_discovery_leave(struct fr_coll_discovery *place)
+void fr_coll_discovery_leave(struct fr_coll_discovery *discovery)
 {
     fr_core_lock(&attach_lock);
     struct table *in = table;
     fr_core_unlock(&attach_lock);
-    if (!place || !in)
+    if (!discovery || !in)
         return;
     if (!lock_table(in))
         return;
-    if (++place->left == place->joined)
-        vacate(in, place);
+    if (++discovery->left == discovery->joined)
+        vacate(in, discovery);
     unlock_table(in);
 }
 
-bool fr_coll_discovery_enter(struct fr_coll_discovery *place, uint64_t call, uint32_t number,
+bool fr_coll_discovery_enter(struct fr_coll_discovery *discovery, uint64_t call, uint32_t number,
                              uint32_t *given)
 {
-    bool complete = atomic_load_explicit(&place->joined, memory_order_acquire) == place->size;
-    uint64_t seen = atomic_load_explicit(&place->progress, memory_order_acquire);
+    bool complete =
+        atomic_load_explicit(&discovery->joined, memory_order_acquire) == discovery->size;
+    uint64_t seen = atomic_load_explicit(&discovery->progress, memory_order_acquire);
     while (seen <= UINT32_MAX) {
         bool first = complete && call > seen && call <= UINT32_MAX;
         uint64_t next = first ? call << 32 | number : call > seen ? call : seen;
@@ -186,7 +187,7 @@ bool fr_coll_discovery_enter(struct fr_coll_discovery *place, uint64_t call, uin
             return false;
         if (next == seen)
             return false;
-        if (atomic_compare_exchange_weak(&place->progress, &seen, next)) {
+        if (atomic_compare_exchange_weak(&discovery->progress, &seen, next)) {
             *given = number;
             return first;
         }
@@ -195,40 +196,40 @@ bool fr_coll_discovery_enter(struct fr_coll_discovery *place, uint64_t call, uin
     return seen != NEVER && call >= seen >> 32;
 }
 
-void fr_coll_discovery_quit(struct fr_coll_discovery *place, enum fr_coll_quit quit)
+void fr_coll_discovery_quit(struct fr_coll_discovery *discovery, enum fr_coll_quit quit)
 {
-    uint64_t seen = atomic_load_explicit(&place->progress, memory_order_acquire);
-    while (seen <= UINT32_MAX && !atomic_compare_exchange_weak(&place->progress, &seen, NEVER))
+    uint64_t seen = atomic_load_explicit(&discovery->progress, memory_order_acquire);
+    while (seen <= UINT32_MAX && !atomic_compare_exchange_weak(&discovery->progress, &seen, NEVER))
         ;
     uint32_t stays = FR_COLL_STAYS;
-    (void)atomic_compare_exchange_strong(&place->quit, &stays, (uint32_t)quit);
+    (void)atomic_compare_exchange_strong(&discovery->quit, &stays, (uint32_t)quit);
 }
 
-enum fr_coll_quit fr_coll_discovery_was_quit(const struct fr_coll_discovery *place)
+enum fr_coll_quit fr_coll_discovery_was_quit(const struct fr_coll_discovery *discovery)
 {
-    return (enum fr_coll_quit)atomic_load_explicit(&place->quit, memory_order_acquire);
+    return (enum fr_coll_quit)atomic_load_explicit(&discovery->quit, memory_order_acquire);
 }
 
-void fr_coll_discovery_made(struct fr_coll_discovery *place, bool made)
+void fr_coll_discovery_made(struct fr_coll_discovery *discovery, bool made)
 {
-    atomic_store_explicit(&place->made, made ? 1 : -1, memory_order_release);
+    atomic_store_explicit(&discovery->made, made ? 1 : -1, memory_order_release);
 }
 
-int fr_coll_discovery_is_made(const struct fr_coll_discovery *place)
+int fr_coll_discovery_is_made(const struct fr_coll_discovery *discovery)
 {
-    return atomic_load_explicit(&place->made, memory_order_acquire);
+    return atomic_load_explicit(&discovery->made, memory_order_acquire);
 }
 
-void fr_coll_discovery_tried(struct fr_coll_discovery *place, bool could)
+void fr_coll_discovery_tried(struct fr_coll_discovery *discovery, bool could)
 {
-    atomic_fetch_add(could ? &place->could : &place->could_not, 1);
+    atomic_fetch_add(could ? &discovery->could : &discovery->could_not, 1);
 }
 
-int fr_coll_discovery_all_tried(const struct fr_coll_discovery *place)
+int fr_coll_discovery_all_tried(const struct fr_coll_discovery *discovery)
 {
-    uint32_t could_not = atomic_load_explicit(&place->could_not, memory_order_acquire);
-    uint32_t could = atomic_load_explicit(&place->could, memory_order_acquire);
-    if (could + could_not < place->size)
+    uint32_t could_not = atomic_load_explicit(&discovery->could_not, memory_order_acquire);
+    uint32_t could = atomic_load_explicit(&discovery->could, memory_order_acquire);
+    if (could + could_not < discovery->size)
         return 0;
     return could_not ? -1 : 1;
 }

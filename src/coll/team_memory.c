@@ -63,19 +63,19 @@ static enum fr_status open_part(struct fr_coll_team *team)
 // Says whether this rank could use the segment, once that is known. Rank 0 makes it.
 static void try_part(struct fr_coll_team *team)
 {
-    int made = team->rank == 0 ? 1 : fr_coll_discovery_is_made(team->place);
+    int made = team->rank == 0 ? 1 : fr_coll_discovery_is_made(team->discovery);
     if (team->tried || made == 0)
         return;
     enum fr_status status = made > 0 ? open_part(team) : FR_ERR_UNSUPPORTED;
     if (team->rank == 0)
-        fr_coll_discovery_made(team->place, status == FR_OK);
+        fr_coll_discovery_made(team->discovery, status == FR_OK);
     bool is_given_up = team->rank != 0 && status == FR_ERR_NOT_FOUND; // by rank 0, which made it
     if (status != FR_OK && status != FR_ERR_UNSUPPORTED && !is_given_up)
         fr_warn_once("no shared memory for the ranks of a communicator, so that exchanges between "
                      "them are slower: %s",
                      fr_core_status_text(status));
     team->tried = true;
-    fr_coll_discovery_tried(team->place, status == FR_OK);
+    fr_coll_discovery_tried(team->discovery, status == FR_OK);
 }
 
 static bool end_opening(struct fr_coll_team *team, bool has_segment)
@@ -107,10 +107,10 @@ static bool is_one_gone(struct fr_coll_team *team)
 
 bool fr_coll_open_segment(struct fr_coll_team *team)
 {
-    if (team->opened || !team->place)
+    if (team->opened || !team->discovery)
         return true;
     try_part(team);
-    int all = fr_coll_discovery_all_tried(team->place);
+    int all = fr_coll_discovery_all_tried(team->discovery);
     if (all != 0) {
         if (all < 0)
             fr_debug("some rank of a communicator has no shared memory for it");

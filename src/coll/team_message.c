@@ -234,7 +234,7 @@ static void send_later(const struct message *message, bool is_kept, int to)
 
 // There are only few such messages. Nobody listens in MPI_Finalize any more, where the last teams
 // go.
-void fr_coll_team_message_tell(const struct fr_coll_meeting *meeting)
+void fr_coll_team_message_notify(const struct fr_coll_meeting *meeting)
 {
     const bool is_heard = fr_job_comm() != fr_abi_mpi.COMM_NULL;
     struct message head, *message = is_heard ? malloc(sizeof(*message)) : NULL;
@@ -255,7 +255,7 @@ void fr_coll_team_message_leave(uint64_t name)
     }
 }
 
-bool fr_coll_team_message_was_told(const struct fr_coll_meeting *meeting)
+bool fr_coll_team_message_has_notice(const struct fr_coll_meeting *meeting)
 {
     if (!fr_job_control_stays_here)
         (void)receive_any();

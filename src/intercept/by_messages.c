@@ -162,7 +162,7 @@ bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
         return false;
     if (shape->is_neighbourly)
         return true;
-    if (fr_abi_shape_spreads(shape) && team->place == NULL)
+    if (fr_abi_shape_spreads(shape) && team->discovery == NULL)
         return false;
     if (fr_abi_shape_swaps(shape) && !waits && !team->for_rails)
         return true;

@@ -23,7 +23,7 @@ static bool advance(struct fr_request_op *op)
     if (!atomic_load(&later->queued.over))
         fr_coll_queue_progress();
     bool over = atomic_load(&later->queued.over);
-    fr_coll_team_tell_rest(later->team);
+    fr_coll_team_send_notices(later->team);
     if (!over)
         return false;
     fr_request_schedule_await(op->schedule, false);

@@ -57,11 +57,11 @@ static struct fr_coll_segment *exchange(const struct fr_job_secret *secret)
 static void come_and_go(const struct fr_job_secret *job)
 {
     enum { TIMES = 5000 };
-    struct fr_job_secret secret = fr_job_secret_derive(job, "places", 6);
+    struct fr_job_secret secret = fr_job_secret_derive(job, "discovery", 9);
     for (uint64_t name = 1; name <= TIMES && check_failures == 0; name++) {
-        struct fr_coll_discovery *place = fr_coll_discovery_join(&secret, 1, name, 2, 1);
-        CHECK(place != NULL, "communicator %u", (unsigned)name);
-        fr_coll_discovery_leave(place);
+        struct fr_coll_discovery *discovery = fr_coll_discovery_join(&secret, 1, name, 2, 1);
+        CHECK(discovery != NULL, "communicator %u", (unsigned)name);
+        fr_coll_discovery_leave(discovery);
     }
     fr_coll_discovery_release();
 }

@@ -212,7 +212,7 @@ static struct fr_coll_slab *open_part(const struct fr_coll_slab *slab, int size)
         part = fr_coll_slab_part_new(slab, ranks, size - 1 - process_rank, size);
     CHECK(part || process_rank >= size);
     const uint64_t offers = combine(part ? fr_coll_slab_offer(part, &held) : 0);
-    CHECK(!part || fr_coll_slab_settle(part, NULL, held, offers));
+    CHECK(!part || fr_coll_slab_offer_take(part, NULL, held, offers));
     return part;
 }
 
@@ -224,8 +224,8 @@ static void use_part(struct fr_coll_slab *part, int size, int rounds)
         exchange_chunks(part, size, first + (uint64_t)i);
 }
 
-// A part has rounds of its own, and a later use of its place sees nothing of an earlier one, also
-// one of other ranks.
+// A part has rounds of its own, and a later use of its position sees nothing of an earlier one,
+// also one of other ranks.
 static void run_parts(void)
 {
     enum { ROUNDS = 20, USES = 6 };
@@ -234,18 +234,20 @@ static void run_parts(void)
     for (uint64_t use = 0; use < USES && check_failures == 0; use++) {
         const int size = process_count - (int)(use % 2);
         struct fr_coll_slab *part = open_part(slab, size);
-        CHECK(!part || fr_coll_slab_place(part) == 1, "place %u", fr_coll_slab_place(part));
+        CHECK(!part || fr_coll_slab_position(part) == 1, "position %u",
+              fr_coll_slab_position(part));
         if (part)
             use_part(part, size, ROUNDS + (int)use);
         CHECK(post_for(slab, use + 1, &post) == FR_COLL_SLAB_POSTED);
         process_meet(); // others read chunks still
         fr_coll_slab_close(part, true);
-        process_meet(); // else the place is not free yet
+        process_meet(); // else the position is not free yet
     }
     close_all(slab);
 }
 
-// A rank that has not left a place may still store there, so it serves no other ranks until then.
+// A rank that has not left a position may still store there, so it serves no other ranks until
+// then.
 static void run_leaving(void)
 {
     struct fr_coll_slab *slab = open_all();
@@ -257,12 +259,14 @@ static void run_leaving(void)
         fr_coll_slab_close(part, true);
     process_meet();
     struct fr_coll_slab *other = open_part(slab, process_count - 1);
-    CHECK(!other || fr_coll_slab_place(other) == 2, "a place is given that a rank has not left");
+    CHECK(!other || fr_coll_slab_position(other) == 2,
+          "a position is given that a rank has not left");
     if (is_last)
         fr_coll_slab_close(part, true);
     process_meet();
     struct fr_coll_slab *third = open_part(slab, process_count - 1);
-    CHECK(!third || fr_coll_slab_place(third) == 1, "a place that all have left is not given");
+    CHECK(!third || fr_coll_slab_position(third) == 1,
+          "a position that all have left is not given");
     if (third) {
         use_part(other, process_count - 1, 3);
         use_part(third, process_count - 1, 3);
@@ -285,7 +289,7 @@ static void *find_in_driver(const char *name)
     return found;
 }
 
-// A part that is never used page-locks nothing, and later parts at a place need not do so again.
+// A part that is never used page-locks nothing, and later parts at a position need not do so again.
 static void run_unused(void)
 {
     frsim_calls_fn *calls = NULL;
@@ -354,8 +358,8 @@ static void run_pageable(void)
     close_all(slab);
 }
 
-// A place serves one part at a time, and pairs leave some places for single parts.
-static void run_places(void)
+// A position serves one part at a time, and pairs leave some positions for single parts.
+static void run_positions(void)
 {
     struct fr_coll_slab *slab = open_all(), *parts[FR_COLL_SLAB_PARTS];
     unsigned pairs = 0, count = 0;
@@ -366,13 +370,13 @@ static void run_places(void)
         for (int i = 0; i < 2; i++)
             pair[i] = fr_coll_slab_part_new(slab, NULL, process_rank, process_count);
         const uint64_t offers = combine(fr_coll_slab_offer(pair[0], &held));
-        fits = fr_coll_slab_settle(pair[0], pair[1], held, offers);
+        fits = fr_coll_slab_offer_take(pair[0], pair[1], held, offers);
         pairs += fits;
         count += 2;
     }
     CHECK(pairs > 2 && count < FR_COLL_SLAB_PARTS, "%u pairs", pairs);
     struct fr_coll_slab *last = open_part(slab, process_count);
-    CHECK(fr_coll_slab_place(last) == count - 1, "place %u", fr_coll_slab_place(last));
+    CHECK(fr_coll_slab_position(last) == count - 1, "position %u", fr_coll_slab_position(last));
     process_meet();
     fr_coll_slab_close(last, true);
     while (count > 0)
@@ -596,7 +600,7 @@ static const struct process_case cases[] = {
     {.name = "shared-moves", .count = 2, .run = run_moves, .common = ONE_DEVICE},
     {.name = "parts", .count = 3, .run = run_parts},
     {.name = "leaving", .count = 3, .run = run_leaving},
-    {.name = "places", .count = 2, .run = run_places},
+    {.name = "positions", .count = 2, .run = run_positions},
     {.name = "unused", .count = 2, .run = run_unused},
     {.name = "many-slabs", .count = 2, .run = run_many_slabs},
     {.name = "pageable", .count = 3, .run = run_pageable},

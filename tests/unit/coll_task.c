@@ -25,14 +25,14 @@ enum { RANKS = 2, BYTES = 6000, PART = BYTES / RANKS };
 // The MPI messages of groups in device memory. The linker has the library's calls come here.
 static unsigned given_up;
 
-extern bool __wrap_fr_coll_team_message_was_told(const struct fr_coll_meeting *meeting);
-extern void __wrap_fr_coll_team_message_tell(const struct fr_coll_meeting *meeting);
-bool __wrap_fr_coll_team_message_was_told(const struct fr_coll_meeting *meeting)
+extern bool __wrap_fr_coll_team_message_has_notice(const struct fr_coll_meeting *meeting);
+extern void __wrap_fr_coll_team_message_notify(const struct fr_coll_meeting *meeting);
+bool __wrap_fr_coll_team_message_has_notice(const struct fr_coll_meeting *meeting)
 {
     (void)meeting;
     return false;
 }
-void __wrap_fr_coll_team_message_tell(const struct fr_coll_meeting *meeting)
+void __wrap_fr_coll_team_message_notify(const struct fr_coll_meeting *meeting)
 {
     given_up += meeting->call == FR_COLL_MEET_END;
 }
@@ -458,7 +458,7 @@ static void test_failures(struct pair pairs[2])
 }
 
 // A clone tells the others in the end what a thread that calls no MPI has left to tell.
-static void test_untold(struct pair *pair)
+static void test_notices(struct pair *pair)
 {
     struct fr_coll_team *clone = fr_coll_team_clone_new(&pair->teams[0]);
     CHECK(clone != NULL);
@@ -466,7 +466,7 @@ static void test_untold(struct pair *pair)
         return;
     given_up = 0;
     fr_job_control_stays_here = true;
-    fr_coll_team_tell(clone, FR_COLL_MEET_END);
+    fr_coll_team_notify(clone, FR_COLL_MEET_END);
     fr_job_control_stays_here = false;
     CHECK(given_up == 0);
     fr_coll_team_clone_free(clone);
@@ -489,7 +489,7 @@ static void run_tasks(void)
             test_short(&pairs[0], declining, true);
     }
     test_failures(pairs);
-    test_untold(&pairs[0]);
+    test_notices(&pairs[0]);
     close_pair(&pairs[0]);
     close_pair(&pairs[1]);
 }

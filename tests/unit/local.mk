@@ -48,7 +48,7 @@ $(fr_unit_single): private LDFLAGS += -Wl,--wrap=pthread_create
 # With a function of the modules of their own.
 tests_unit_coll_agree_LDFLAGS = -Wl,--wrap=fr_ipc_forget_buffer
 tests_unit_coll_meet_LDFLAGS = -Wl,--wrap=fr_abi_call,--wrap=malloc
-tests_unit_coll_task_LDFLAGS = -Wl,--wrap=fr_coll_team_message_tell,--wrap=fr_coll_team_message_was_told
+tests_unit_coll_task_LDFLAGS = -Wl,--wrap=fr_coll_team_message_notify,--wrap=fr_coll_team_message_has_notice
 tests_unit_device_present_LDFLAGS = -Wl,--wrap=fr_core_lookups,--wrap=fr_core_dlsym
 tests_unit_staging_typed_LDFLAGS = -Wl,--wrap=fr_core_log_write,--wrap=mmap
 tests_unit_rma_declined_LDFLAGS = -Wl,--wrap=fr_rma_message_send,--wrap=fr_rma_wait_step \

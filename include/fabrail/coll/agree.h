@@ -73,10 +73,10 @@ FR_MUST_CHECK enum fr_status fr_coll_agree_compare(struct fr_coll_task *task);
 
 // Returns the slot `first_read` + `index` of a rank, from what fr_coll_agreed_slots returns. Valid
 // until the task is over.
-static inline const struct fr_coll_slot *fr_coll_slot_of(const struct fr_coll_slot *places,
-                                                         int rank, int index)
+static inline const struct fr_coll_slot *fr_coll_slot_of(const struct fr_coll_slot *slots, int rank,
+                                                         int index)
 {
-    return &places[FR_COLL_SIDES * rank + index];
+    return &slots[FR_COLL_SIDES * rank + index];
 }
 
 // Writes the layout of a rank's first slot that this rank reads, as agreed on. Returns false where

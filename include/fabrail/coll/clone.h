@@ -8,7 +8,7 @@
 
 // Returns a team for one persistent operation of `team`. Returns NULL without memory, or where this
 // process has many of them, since each call goes on with all that are started. It has no segment
-// yet, and its part of a slab no place. Freed by fr_coll_team_clone_free, before `team` goes.
+// yet, and its part of a slab no position. Freed by fr_coll_team_clone_free, before `team` goes.
 struct fr_coll_team *fr_coll_team_clone_new(struct fr_coll_team *team);
 
 // Makes the team for nonblocking operations of a team that has a slab. All ranks are to agree that

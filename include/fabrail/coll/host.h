@@ -31,7 +31,8 @@ struct fr_coll_host_ops {
     enum fr_status (*store)(const struct fr_coll_team *team, struct fr_coll_host *host,
                             uint64_t chunk);
     // Writes what this rank tells the others before it publishes: `words` a rank. NULL: nothing.
-    void (*tell)(const struct fr_coll_team *team, const struct fr_coll_host *host, uint64_t *words);
+    void (*announce)(const struct fr_coll_team *team, const struct fr_coll_host *host,
+                     uint64_t *words);
 };
 
 // One rank's part, the first member of a kind's own struct. The caller writes the members up to the

@@ -45,12 +45,12 @@ FR_MUST_CHECK enum fr_status fr_coll_round_post(struct fr_coll_team *team,
                                                 struct fr_coll_round *round,
                                                 const struct fr_coll_post *post);
 
-// Writes to *settled whether all ranks have posted for the last round that this rank has posted
+// Writes to *met whether all ranks have posted for the last round that this rank has posted
 // for. Nobody needs then what was published in a slab for earlier ones. On one host there is
 // nothing to wait for. `round` is the next one, without a number. Returns as fr_coll_round_post
 // does.
-FR_MUST_CHECK enum fr_status fr_coll_round_settle(struct fr_coll_team *team,
-                                                  struct fr_coll_round *round, bool *settled);
+FR_MUST_CHECK enum fr_status fr_coll_round_meet_previous(struct fr_coll_team *team,
+                                                         struct fr_coll_round *round, bool *met);
 
 // Posts for the round unless that has been done, and writes to *met whether all ranks have. Returns
 // as fr_coll_round_post does.

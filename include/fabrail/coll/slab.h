@@ -43,36 +43,36 @@ FR_MUST_CHECK enum fr_status fr_coll_slab_map(struct fr_coll_slab *slab,
                                               const struct fr_ipc_handle *handles);
 
 // Closes a part, for this rank alone. The slab goes with its last part. NULL is accepted. Others
-// may still post to a slab, since what they have mapped stays theirs. With `tells` the others hear
-// of it, so that the place can serve other ranks.
-void fr_coll_slab_close(struct fr_coll_slab *slab, bool tells);
+// may still post to a slab, since what they have mapped stays theirs. With `notifies` the others
+// hear of it, so that the position can serve other ranks.
+void fr_coll_slab_close(struct fr_coll_slab *slab, bool notifies);
 
 // Makes another part of the slab that `other` is a part of, which is mapped. The part is for `size`
 // ranks, of which this one is `rank`. `ranks` are their ranks in `other`, NULL for the same ones.
-// It has no place yet. Returns NULL where this rank has no memory for it. Closed with
+// It has no position yet. Returns NULL where this rank has no memory for it. Closed with
 // fr_coll_slab_close.
 struct fr_coll_slab *fr_coll_slab_part_new(const struct fr_coll_slab *other, const int *ranks,
                                            int rank, int size);
 
-// Gives a part one of the places of the slab, which no other part has. All its ranks
+// Gives a part one of the positions of the slab, which no other part has. All its ranks
 // give it the same one. Its first round is `first` + 1, later than any that was ever posted there.
-void fr_coll_slab_part_place(struct fr_coll_slab *part, unsigned place, uint64_t first);
+void fr_coll_slab_part_assign(struct fr_coll_slab *part, unsigned position, uint64_t first);
 
-// Offers the places that are free for the ranks of a part, as a word that the ranks combine by
-// fr_coll_slab_offer_add. This process offers them to nobody else until fr_coll_slab_settle, which
-// gets *held. A rank without a part offers FR_COLL_SLAB_NO_OFFER.
+// Offers the positions that are free for the ranks of a part, as a word that the ranks combine by
+// fr_coll_slab_offer_add. This process offers them to nobody else until fr_coll_slab_offer_take,
+// which gets *held. A rank without a part offers FR_COLL_SLAB_NO_OFFER.
 uint64_t fr_coll_slab_offer(const struct fr_coll_slab *part, uint32_t *held);
 uint64_t fr_coll_slab_offer_add(uint64_t one, uint64_t other);
 #define FR_COLL_SLAB_NO_OFFER UINT64_C(0xffffffff)
 
-// Gives a part, and another one of the same ranks unless that is NULL, places that all ranks offer.
-// Returns false where these are too few: a pair leaves some for single parts. All ranks find the
-// same.
-bool fr_coll_slab_settle(struct fr_coll_slab *part, struct fr_coll_slab *other, uint32_t held,
-                         uint64_t offers);
+// Gives a part, and another one of the same ranks unless that is NULL, positions that all ranks
+// offer. Returns false where these are too few: a pair leaves some for single parts. All ranks find
+// the same.
+bool fr_coll_slab_offer_take(struct fr_coll_slab *part, struct fr_coll_slab *other, uint32_t held,
+                             uint64_t offers);
 
-// Return the place of a part, and the round before its first.
-unsigned fr_coll_slab_place(const struct fr_coll_slab *part);
+// Return the position of a part, and the round before its first.
+unsigned fr_coll_slab_position(const struct fr_coll_slab *part);
 uint64_t fr_coll_slab_first(const struct fr_coll_slab *part);
 
 // Bytes of a rank's chunk, alike on all ranks. A chunk of data that no post has room for waits

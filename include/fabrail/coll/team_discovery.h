@@ -21,25 +21,25 @@ struct fr_coll_discovery *fr_coll_discovery_join(const struct fr_job_secret *sec
                                                  uint64_t name, int size, uint64_t call);
 
 // Leaves the slot, once. The caller must not use it afterwards; NULL is accepted.
-void fr_coll_discovery_leave(struct fr_coll_discovery *place);
+void fr_coll_discovery_leave(struct fr_coll_discovery *discovery);
 
 // Returns whether a later call is done as a team, which all ranks find alike. `number` is what this
 // rank would give the team, *given the number that it has been given.
-bool fr_coll_discovery_enter(struct fr_coll_discovery *place, uint64_t call, uint32_t number,
+bool fr_coll_discovery_enter(struct fr_coll_discovery *discovery, uint64_t call, uint32_t number,
                              uint32_t *given);
 
 // Says whether rank 0 has made the team's memory. Called by rank 0, once in the life of a team.
-void fr_coll_discovery_made(struct fr_coll_discovery *place, bool made);
+void fr_coll_discovery_made(struct fr_coll_discovery *discovery, bool made);
 
 // Returns 1 when rank 0 has made the memory, -1 when it has not, 0 while that is not known.
-int fr_coll_discovery_is_made(const struct fr_coll_discovery *place);
+int fr_coll_discovery_is_made(const struct fr_coll_discovery *discovery);
 
 // Says whether this rank could use the memory that rank 0 has made. Once in the life of a team.
-void fr_coll_discovery_tried(struct fr_coll_discovery *place, bool could);
+void fr_coll_discovery_tried(struct fr_coll_discovery *discovery, bool could);
 
 // Returns 1 when all ranks could use the memory, -1 when some could not, 0 while some have not
 // said.
-int fr_coll_discovery_all_tried(const struct fr_coll_discovery *place);
+int fr_coll_discovery_all_tried(const struct fr_coll_discovery *discovery);
 
 // Whether a rank has left all agreements: not at all, before it has said whether it could use the
 // team's memory, or after that.
@@ -47,10 +47,10 @@ enum fr_coll_quit { FR_COLL_STAYS, FR_COLL_QUIT_UNTRIED, FR_COLL_QUIT };
 
 // Says that this rank takes part in no agreement any more. There will be no team then, unless there
 // is one already.
-void fr_coll_discovery_quit(struct fr_coll_discovery *place, enum fr_coll_quit quit);
+void fr_coll_discovery_quit(struct fr_coll_discovery *discovery, enum fr_coll_quit quit);
 
 // Returns how the first rank that has quit has done so, FR_COLL_STAYS while none has.
-enum fr_coll_quit fr_coll_discovery_was_quit(const struct fr_coll_discovery *place);
+enum fr_coll_quit fr_coll_discovery_was_quit(const struct fr_coll_discovery *discovery);
 
 // Unmaps the table. Called after MPI_Finalize, which ends the last communicators.
 void fr_coll_discovery_release(void);

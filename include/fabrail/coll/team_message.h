@@ -41,7 +41,7 @@ bool fr_coll_team_message_gather(const struct fr_coll_meeting *meeting, const vo
 #define FR_COLL_MEET_END  UINT64_MAX
 #define FR_COLL_MEET_QUIT (UINT64_MAX - 1)
 // Tells the other ranks the meeting's `call`, one of the two above. Does not wait.
-void fr_coll_team_message_tell(const struct fr_coll_meeting *meeting);
+void fr_coll_team_message_notify(const struct fr_coll_meeting *meeting);
 
 // Tells all processes that take part in collectives that this one comes to no meeting of the
 // communicator with this name. Takes no memory, nor who its ranks are.
@@ -49,7 +49,7 @@ void fr_coll_team_message_leave(uint64_t name);
 
 // Returns whether another rank has told the meeting's `call`. Costs a probe, but in a thread that
 // must not call MPI, which looks at what others have received.
-bool fr_coll_team_message_was_told(const struct fr_coll_meeting *meeting);
+bool fr_coll_team_message_has_notice(const struct fr_coll_meeting *meeting);
 
 // Drops messages that have come for a name that nobody asks for any more.
 void fr_coll_team_message_forget(uint64_t name);
