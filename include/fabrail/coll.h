@@ -11,8 +11,7 @@
 // the same order. Ranks of one host do so without waiting, in a table in shared memory
 // (team_discovery.h). Ranks of several hosts exchange messages in the first, second, fourth ...
 // call that can wait (team_message.h). A communicator that is made from ranks with a slab is a team
-// at once. Nothing is done where the facts of the job say that there
-// never will be a team.
+// at once. Nothing is done where the facts of the job say that there never will be a team.
 #ifndef FR_FABRAIL_COLL_H
 #define FR_FABRAIL_COLL_H
 
@@ -55,7 +54,7 @@ struct fr_coll_team {
     struct fr_coll_slab *slab; // NULL until that call, on one host, and where there is no clique
     bool opened;               // segment or slab is there, or could not be had
     bool lacks_memory;         // all ranks know that some rank could not have it
-    unsigned clones;           // that were made, on all ranks in the same order
+    unsigned clones;           // made so far (clone.h), on all ranks in the same order
     unsigned clone;            // number of this one among them, 0 for none
     // A team of the same ranks for nonblocking operations, in a part of the slab; NULL without one.
     // No order but their own holds for its rounds, and no rank ever quits it.
@@ -73,10 +72,11 @@ struct fr_coll_team {
     uint64_t round;                 // the last round that this rank has posted
     _Atomic bool broken;            // a rank is gone, or was given up
     _Atomic enum fr_coll_quit quit; // whether a rank has left all agreements
-    // This rank has quit. The others hear of that once the operations before `quits_after` have
-    // ended, which need its posts.
+    // This rank has quit. The others hear of that once the first `quits_after` operations have
+    // ended, which need its posts. It still comes to meetings up to the next two numbers: of calls
+    // in which all ranks meet, and of persistent operations.
     bool quits;
-    uint64_t quits_after, quits_at_meeting, quits_at_standing;
+    uint64_t quits_after, quits_at_meeting, quits_at_persistent;
     bool never_quits;      // a clone, whose ranks meet in starts of one operation
     bool is_awaited;       // a blocking call has the team in hand
     uint64_t begun, ended; // counts of operations, which take turns (task.h)
@@ -92,9 +92,12 @@ struct fr_coll_team {
     } later;
 };
 
-// Whether and when a call may wait for all other ranks. FIRST: before it does anything. LAST: after
-// the real call, so that a call which MPI refuses waits for nobody.
-enum fr_coll_waits { FR_COLL_WAITS_NEVER, FR_COLL_WAITS_FIRST, FR_COLL_WAITS_LAST };
+// Says whether and when a call may wait for all other ranks.
+enum fr_coll_waits {
+    FR_COLL_WAITS_NEVER,
+    FR_COLL_WAITS_FIRST, // before it does anything
+    FR_COLL_WAITS_LAST,  // after the real call, so that a call which MPI refuses waits for nobody
+};
 
 // Enters a collective call that can use the team. Every rank of `comm` calls it once in each such
 // call, in the same order. Returns the team, or NULL while there is none; all ranks get the same
@@ -158,14 +161,15 @@ static inline bool fr_coll_team_may_begin_later(const struct fr_coll_team *team)
     return team->discovery || team->slab;
 }
 
-// Tells the others what threads that call no MPI have left to tell. Called in calls of MPI.
+// Sends the notices that threads which call no MPI have left. Called in calls of MPI.
 void fr_coll_team_send_notices(struct fr_coll_team *team);
-// Tells the ranks of several hosts that this one has given up, or has quit: as a meeting's `call`.
-// A thread that calls no MPI leaves that to others.
+// Notifies the ranks of a team on several hosts that this one has given up (FR_COLL_MEET_END) or
+// has quit (FR_COLL_MEET_QUIT). A thread that calls no MPI leaves the notice for
+// fr_coll_team_send_notices.
 void fr_coll_team_notify(struct fr_coll_team *team, uint64_t call);
 
-// Returns whether the ranks could agree, had none quit. Facts that all ranks find alike
-// without an agreement stay in use then.
+// Returns whether some rank has quit in a team whose ranks could agree otherwise. Facts that all
+// ranks find alike without an agreement stay in use then.
 static inline bool fr_coll_team_is_over(const struct fr_coll_team *team)
 {
     return team->quit != FR_COLL_STAYS && fr_coll_team_agrees(team) && !team->broken;
@@ -177,8 +181,8 @@ static inline unsigned fr_coll_team_ways(const struct fr_coll_team *team)
     return team->slab ? FR_SHARE_FABRIC : FR_SHARE_FABRIC | FR_SHARE_FD | FR_SHARE_LEGACY;
 }
 
-// Returns the team of a communicator that is one already, else NULL. For operations that were begun
-// with it.
+// Returns the team of a communicator, NULL while there is none. Serves operations that were begun
+// with the team.
 struct fr_coll_team *fr_coll_team_find(fr_word comm);
 
 // Takes `count` tags for one further persistent exchange. Returns the first of them, or -1 when all
@@ -191,8 +195,8 @@ int fr_coll_team_take_tags(struct fr_coll_team *team, int count);
 struct fr_coll_meeting fr_coll_team_meeting(const struct fr_coll_team *team, uint64_t call,
                                             uint64_t number);
 
-// Returns the most bytes of one post of a team of `size` ranks: of an advert, and of any post in
-// shared memory.
+// Return the most bytes of one post of a team of `size` ranks. The first is that of an advert, the
+// second that of any post in shared memory.
 size_t fr_coll_team_post_bytes(int size);
 size_t fr_coll_team_segment_bytes(int size);
 

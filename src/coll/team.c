@@ -258,7 +258,7 @@ void fr_coll_team_notify(struct fr_coll_team *team, uint64_t call)
     }
     struct fr_coll_meeting last =
         fr_coll_team_meeting(team, call, quits ? team->quits_at_meeting : 0);
-    last.standing = quits ? team->quits_at_standing : 0;
+    last.persistent = quits ? team->quits_at_persistent : 0;
     fr_coll_team_message_notify(&last);
 }
 
@@ -421,7 +421,7 @@ static void quit(fr_word comm, struct state *state)
     fr_coll_queue_hold(team);
     team->quits = true;
     team->quits_at_meeting = state->met;
-    team->quits_at_standing = team->clones;
+    team->quits_at_persistent = team->clones;
     team->quits_after = team->begun;
     if (team->ended == team->begun) {
         notify_quit(team);

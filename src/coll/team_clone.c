@@ -22,8 +22,8 @@ enum { POSITION_BESIDE = 1 }; // in a slab of the team's own
 
 static _Atomic unsigned clone_count; // of this process
 
-#define STANDING (UINT64_C(1) << 61) // calls of meetings about persistent operations begin here
-#define CLONE    UINT64_C(0x9e3779b97f4a7c15) // tells names of clones apart
+#define PERSISTENT (UINT64_C(1) << 61) // calls of meetings about persistent operations begin here
+#define CLONE      UINT64_C(0x9e3779b97f4a7c15) // tells names of clones apart
 
 // Waits for this rank's turn among the operations of its team, which then is in this thread's hand.
 static enum fr_status take_turn(struct fr_coll_team *team)
@@ -75,8 +75,8 @@ static enum fr_status tell_all(struct fr_coll_team *team, const char *call, enum
 
 static enum fr_status open_part(struct fr_coll_team *clone, unsigned index)
 {
-    char use[16];
-    snprintf(use, sizeof(use), "standing %u", index % 1000000);
+    char use[24];
+    snprintf(use, sizeof(use), "persistent %u", index % 1000000);
     struct fr_job_secret secret = fr_coll_secret_of(use, clone->name);
     return fr_coll_segment_open(&secret, clone->rank, clone->size,
                                 fr_coll_team_segment_bytes(clone->size), &clone->segment);
@@ -120,8 +120,8 @@ static bool meet(struct fr_coll_team *team, uint64_t word, fr_coll_meet_add *add
 {
     if (has_quit(team))
         return false;
-    struct fr_coll_meeting meeting = fr_coll_team_meeting(team, STANDING + team->clones++, 0);
-    meeting.standing = team->clones;
+    struct fr_coll_meeting meeting = fr_coll_team_meeting(team, PERSISTENT + team->clones++, 0);
+    meeting.persistent = team->clones;
     if (fr_coll_meet(&meeting, word, add, pass_words, NULL, answer))
         return true;
     (void)fr_coll_team_was_quit(team); // it comes to no further meeting, and sends nothing more
@@ -217,7 +217,8 @@ bool fr_coll_team_share_slab(struct fr_coll_team *team, const struct fr_coll_tea
     make_parts(team, parent);
     struct fr_coll_slab *slab = team->slab;
     uint64_t offers = slab ? fr_coll_slab_offer(slab, &held) : FR_COLL_SLAB_NO_OFFER;
-    const struct fr_coll_meeting meeting = fr_coll_team_meeting(team, STANDING + team->clones++, 0);
+    const struct fr_coll_meeting meeting =
+        fr_coll_team_meeting(team, PERSISTENT + team->clones++, 0);
     if (!fr_coll_meet(&meeting, offers, fr_coll_slab_offer_add, pass_words, NULL, &offers))
         offers = FR_COLL_SLAB_NO_OFFER;
     if (slab && fr_coll_slab_offer_take(slab, team->beside->slab, held, offers)) {

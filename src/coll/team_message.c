@@ -16,7 +16,7 @@ struct message {
     uint64_t name;
     uint64_t call;
     uint64_t number;
-    uint64_t standing;
+    uint64_t persistent;
     unsigned char data[];
 };
 
@@ -32,7 +32,7 @@ static struct arrived *all_arrived FR_GUARDED_BY(lock);
 
 static void write_head(const struct fr_coll_meeting *meeting, struct message *head)
 {
-    *head = (struct message){meeting->name, meeting->call, meeting->number, meeting->standing};
+    *head = (struct message){meeting->name, meeting->call, meeting->number, meeting->persistent};
 }
 
 // Sends to ranks from `first` on, before `end`. Those wait for it. So without memory for a message
@@ -90,7 +90,7 @@ static struct arrived *take_arrived(const struct fr_coll_meeting *meeting, int f
 // Whether the rank that has sent a QUIT does not come to a meeting.
 static bool is_before(const struct message *quit, const struct fr_coll_meeting *meeting)
 {
-    return quit->number < meeting->number || quit->standing < meeting->standing;
+    return quit->number < meeting->number || quit->persistent < meeting->persistent;
 }
 
 // Returns whether a rank has quit before this meeting, to which it does not come. Another may quit

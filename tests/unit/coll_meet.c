@@ -23,7 +23,7 @@ static unsigned refusals, quits;
 
 struct message {
     int source;
-    uint64_t call, standing;
+    uint64_t call, persistent;
     size_t bytes;
 };
 static const struct message *coming; // those that are yet to be received
@@ -36,7 +36,7 @@ void *__wrap_malloc(size_t bytes)
 
 static void receive(void *into)
 {
-    const uint64_t head[] = {meeting.name, coming->call, meeting.number, coming->standing};
+    const uint64_t head[] = {meeting.name, coming->call, meeting.number, coming->persistent};
     memset(into, 0, HEAD + coming->bytes);
     memcpy(into, head, HEAD);
     coming++;

@@ -36,7 +36,7 @@ struct fr_coll_advert {
     uint64_t what;    // the operation: class or form, root, type, sizes
     uint64_t layouts; // number of layouts, which follow the slots
     struct fr_ipc_handle handles[FR_COLL_SIDES];
-    uint64_t rest[6];
+    uint64_t rest[6]; // zeros, up to a whole number of cache lines
 };
 _Static_assert(sizeof(struct fr_coll_advert) % 64 == 0, "slots follow aligned");
 

@@ -29,6 +29,8 @@ bool fr_coll_team_clone_open(struct fr_coll_team *team, struct fr_coll_team *clo
 // Returns whether all ranks can make a persistent operation, alike on all of them. `own` says
 // whether this one can. Waits for all ranks, which come in the same call.
 bool fr_coll_team_all_can(struct fr_coll_team *team, const char *call, bool own);
+
+// Frees a clone. Its tasks that are left are over then. NULL is accepted.
 void fr_coll_team_clone_free(struct fr_coll_team *clone);
 
 #endif

@@ -30,13 +30,15 @@ struct fr_coll_host_ops {
     // Takes what this rank needs of a chunk of all ranks.
     enum fr_status (*store)(const struct fr_coll_team *team, struct fr_coll_host *host,
                             uint64_t chunk);
-    // Writes what this rank tells the others before it publishes: `words` a rank. NULL: nothing.
+    // Writes what this rank announces before it publishes: `words` for each other rank. NULL: it
+    // announces nothing.
     void (*announce)(const struct fr_coll_team *team, const struct fr_coll_host *host,
                      uint64_t *words);
 };
 
 // One rank's part, the first member of a kind's own struct. The caller writes the members up to the
-// ranges, the kind's function that prepares the operation the others up to `words`.
+// ranges, `is_short` and `leave_device`, and in an exchange `likely_bytes`. The function that
+// prepares an operation of the kind writes the others up to `words`.
 struct fr_coll_host {
     const char *call; // for messages
     uint64_t number;  // of the operation, alike on all ranks; the team has no other one of it

@@ -31,9 +31,11 @@ void fr_coll_queue_progress(void);
 // Goes on with the queued tasks of one team. The caller holds the queue.
 void fr_coll_queue_progress_held(struct fr_coll_team *team);
 
-// Has this thread alone use the team and its tasks. Waits for a thread that goes on with them,
-// which waits for no other rank. Does nothing for a team without a queue.
+// Makes this thread the only one that uses the team and its tasks. Waits for a thread that goes on
+// with them, which waits for no other rank. Does nothing for a team without a queue.
 void fr_coll_queue_hold(struct fr_coll_team *team);
+
+// Lets other threads use the team again, after fr_coll_queue_hold.
 void fr_coll_queue_release(struct fr_coll_team *team);
 
 // Ends the queue of a team that goes. Tasks that are left, since the program has not completed

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rounds of a team: each rank posts a few bytes, and looks for what the others have posted. Posts
-// are in shared memory, or in device memory where the ranks are on several hosts. Nothing here
-// waits for another rank.
+// are in shared memory, or in device memory where the ranks are on several hosts. A round is *met*
+// once this rank has found that all have posted for it. Nothing here waits for another rank.
 #ifndef FR_FABRAIL_COLL_ROUNDS_H
 #define FR_FABRAIL_COLL_ROUNDS_H
 

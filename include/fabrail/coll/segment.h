@@ -28,9 +28,9 @@ enum {
 // give the same `size` and the same `post_bytes`, the most that one post holds. Rank 0 must have
 // opened before the others get the secret. Never waits.
 //
-// Returns FR_ERR_NOT_FOUND when the memory does not exist here, since ranks do not share /dev/shm;
-
-// FR_ERR_NO_MEMORY when /dev/shm is full; FR_ERR_INVALID when slots for such posts are not open.
+// Returns FR_ERR_NOT_FOUND when the memory does not exist here, since ranks do not share /dev/shm.
+// Returns FR_ERR_NO_MEMORY when /dev/shm is full, and FR_ERR_INVALID when slots for such posts are
+// not open.
 // The outcome is this rank's own, so the caller has all ranks agree on it before use. Closed with
 // fr_coll_segment_close.
 FR_MUST_CHECK enum fr_status fr_coll_segment_open(const struct fr_job_secret *secret, int rank,

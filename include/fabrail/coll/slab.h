@@ -12,7 +12,8 @@
 // FR_COLL_SLAB_WELL for the next round, and waits for that round.
 //
 // A slab has several parts. Each serves other operations, whose rounds are its own, of all ranks or
-// of some of them. The slab that is made is the first part.
+// of some of them. The slab that is made is the first part. A part in use has a *position*, the
+// same in the slabs of all its ranks: which of the FR_COLL_SLAB_PARTS pieces of a slab it is.
 //
 // One thread at a time uses one part. All ranks must have mapped the slab before any rank posts.
 #ifndef FR_FABRAIL_COLL_SLAB_H
@@ -54,13 +55,13 @@ void fr_coll_slab_close(struct fr_coll_slab *slab, bool notifies);
 struct fr_coll_slab *fr_coll_slab_part_new(const struct fr_coll_slab *other, const int *ranks,
                                            int rank, int size);
 
-// Gives a part one of the positions of the slab, which no other part has. All its ranks
-// give it the same one. Its first round is `first` + 1, later than any that was ever posted there.
+// Gives a part a position that no other part has. All its ranks give it the same one. Its first
+// round is `first` + 1, later than any that was ever posted there.
 void fr_coll_slab_part_assign(struct fr_coll_slab *part, unsigned position, uint64_t first);
 
-// Offers the positions that are free for the ranks of a part, as a word that the ranks combine by
-// fr_coll_slab_offer_add. This process offers them to nobody else until fr_coll_slab_offer_take,
-// which gets *held. A rank without a part offers FR_COLL_SLAB_NO_OFFER.
+// Offers the positions that are free for the ranks of a part. Returns them as a word, which the
+// ranks combine by fr_coll_slab_offer_add. This process offers them to nobody else until
+// fr_coll_slab_offer_take, which gets *held. A rank without a part offers FR_COLL_SLAB_NO_OFFER.
 uint64_t fr_coll_slab_offer(const struct fr_coll_slab *part, uint32_t *held);
 uint64_t fr_coll_slab_offer_add(uint64_t one, uint64_t other);
 #define FR_COLL_SLAB_NO_OFFER UINT64_C(0xffffffff)
@@ -111,7 +112,7 @@ FR_MUST_CHECK enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64
                                                const struct fr_coll_post *post, bool *posted,
                                                enum fr_coll_slab_done *done);
 
-// Waits for a queued post that is under way. It ends soon, and does not count.
+// Waits until a queued post of a round that is given up is no longer under way, which is soon.
 void fr_coll_slab_rest(struct fr_coll_slab *slab);
 
 // Writes to *met whether all ranks have posted for `round`, the last that this rank has posted.

@@ -123,8 +123,8 @@ void fr_coll_task_begin_declined(struct fr_coll_task *task, struct fr_coll_team 
 // it.
 //
 // FR_OK: all bytes are where they belong, on all ranks, or those of this rank are where CPUs have
-// done the operation. FR_ERR_UNSUPPORTED: some rank cannot take
-// part, no byte has moved, and all ranks find the same. Any other failure comes after bytes have
+// done the operation. FR_ERR_UNSUPPORTED: some rank cannot take part, no byte has moved, and all
+// ranks find the same. Any other failure comes after bytes have
 // moved, or because a rank is gone: the operation is lost.
 //
 // No other rank can hold up what it does wait for. It waits for the driver to export and map

@@ -41,9 +41,12 @@ void fr_coll_discovery_tried(struct fr_coll_discovery *discovery, bool could);
 // said.
 int fr_coll_discovery_all_tried(const struct fr_coll_discovery *discovery);
 
-// Whether a rank has left all agreements: not at all, before it has said whether it could use the
-// team's memory, or after that.
-enum fr_coll_quit { FR_COLL_STAYS, FR_COLL_QUIT_UNTRIED, FR_COLL_QUIT };
+// Says whether a rank has left all agreements.
+enum fr_coll_quit {
+    FR_COLL_STAYS,        // it has not
+    FR_COLL_QUIT_UNTRIED, // before it said whether it could use the team's memory
+    FR_COLL_QUIT,         // after that
+};
 
 // Says that this rank takes part in no agreement any more. There will be no team then, unless there
 // is one already.

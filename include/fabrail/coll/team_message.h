@@ -14,8 +14,8 @@ enum { FR_COLL_MEET_TAG = FR_JOB_UNUSED_TAG + 1 };
 struct fr_coll_meeting {
     uint64_t name;
     uint64_t call;
-    uint64_t number;   // this call's, among those in which all ranks meet; 0 in other meetings
-    uint64_t standing; // this meeting's, among those about persistent operations; 0 in others
+    uint64_t number;     // this call's, among those in which all ranks meet; 0 in other meetings
+    uint64_t persistent; // this meeting's, among those about persistent operations; 0 in others
     int rank;
     int size;
     const int *world; // ranks in MPI_COMM_WORLD, by rank
@@ -36,19 +36,19 @@ bool fr_coll_meet(const struct fr_coll_meeting *meeting, uint64_t word, fr_coll_
 bool fr_coll_team_message_gather(const struct fr_coll_meeting *meeting, const void *own,
                                  size_t bytes, void *all);
 
-// Values of `call` in a meeting that is only told. END: this rank has given up what the name stands
-// for. QUIT: it comes to no meeting after these two numbers.
+// Values of `call` in a notice. END: this rank has given up what the name stands for. QUIT: it
+// comes to no meeting after those that `number` and `persistent` name.
 #define FR_COLL_MEET_END  UINT64_MAX
 #define FR_COLL_MEET_QUIT (UINT64_MAX - 1)
-// Tells the other ranks the meeting's `call`, one of the two above. Does not wait.
+// Sends the other ranks a notice: `call` of the meeting is one of the two above. Does not wait.
 void fr_coll_team_message_notify(const struct fr_coll_meeting *meeting);
 
 // Tells all processes that take part in collectives that this one comes to no meeting of the
-// communicator with this name. Takes no memory, nor who its ranks are.
+// communicator with this name. Takes no memory, and need not know the communicator's ranks.
 void fr_coll_team_message_leave(uint64_t name);
 
-// Returns whether another rank has told the meeting's `call`. Costs a probe, but in a thread that
-// must not call MPI, which looks at what others have received.
+// Returns whether another rank has sent a notice with the meeting's `call`. Costs a probe of MPI. A
+// thread that must not call MPI looks at the notices that other threads have received.
 bool fr_coll_team_message_has_notice(const struct fr_coll_meeting *meeting);
 
 // Drops messages that have come for a name that nobody asks for any more.
