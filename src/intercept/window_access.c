@@ -11,8 +11,8 @@
 #include <string.h>
 
 // Reads what a call says of the target: rank, displacement, and mostly count and datatype.
-static enum fr_status find_place(const struct fr_request_op *op, struct fr_rma_place *place,
-                                 fr_word *type)
+static enum fr_status find_access(const struct fr_request_op *op, struct fr_rma_access *access,
+                                  fr_word *type)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
     bool single = op->fn == FR_FN_MPI_Fetch_and_op || op->fn == FR_FN_MPI_Compare_and_swap;
@@ -21,10 +21,10 @@ static enum fr_status find_place(const struct fr_request_op *op, struct fr_rma_p
     *type = fr_abi_handle(single ? op->args[row->peer - 1] : op->args[row->peer + 3]);
     if (elements < 0)
         return FR_ERR_LIMIT; // told as MPI_ERR_COUNT
-    place->target = (int)op->args[row->peer];
-    place->displacement = (int64_t)op->args[row->peer + 1];
-    place->count = (size_t)elements;
-    enum fr_status status = fr_datatype_acquire(*type, &place->layout);
+    access->target = (int)op->args[row->peer];
+    access->displacement = (int64_t)op->args[row->peer + 1];
+    access->count = (size_t)elements;
+    enum fr_status status = fr_datatype_acquire(*type, &access->layout);
     return status == FR_ERR_INVALID ? FR_ERR_UNSUPPORTED : status; // told as MPI_ERR_TYPE
 }
 
@@ -38,7 +38,7 @@ static const struct fr_staging_view *view_at(const struct fr_request_op *op, int
 }
 
 static enum fr_status run_update(const struct fr_request_op *op, struct fr_rma_window *window,
-                                 struct fr_rma_place *place, fr_word type)
+                                 struct fr_rma_access *access, fr_word type)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
     struct fr_rma_update update = {.result = view_at(op, row->receive.buffer),
@@ -46,11 +46,11 @@ static enum fr_status run_update(const struct fr_request_op *op, struct fr_rma_w
     if (op->fn == FR_FN_MPI_Compare_and_swap) {
         update.origin = view_at(op, row->buffers[0]);
         update.compare = view_at(op, row->buffers[1]);
-        return fr_rma_update(window, place, &update);
+        return fr_rma_update(window, access, &update);
     }
     update.operation = fr_abi_handle(op->args[row->operation]);
     if (update.operation == fr_abi_mpi.NO_OP)
-        return update.result ? fr_rma_update(window, place, &update) : FR_OK;
+        return update.result ? fr_rma_update(window, access, &update) : FR_OK;
     update.origin = view_at(op, row->send.buffer);
     enum fr_status status = fr_datatype_element_of(type, &update.element);
     const struct fr_layout *element = NULL;
@@ -59,7 +59,7 @@ static enum fr_status run_update(const struct fr_request_op *op, struct fr_rma_w
     if (status != FR_OK)
         return status;
     update.row = fr_intercept_reduction_row(element, update.element, update.operation);
-    status = fr_rma_update(window, place, &update);
+    status = fr_rma_update(window, access, &update);
     fr_datatype_release(element);
     return status;
 }
@@ -74,9 +74,9 @@ static void count(const struct fr_request_op *op, const struct fr_policy_access 
 
 static enum fr_status run(const struct fr_request_op *op, struct fr_rma_window *window)
 {
-    struct fr_rma_place place = {.report = fr_intercept_report_of(op, &op->views[0])};
+    struct fr_rma_access access = {.report = fr_intercept_report_of(op, &op->views[0])};
     fr_word type;
-    enum fr_status status = find_place(op, &place, &type);
+    enum fr_status status = find_access(op, &access, &type);
     if (status != FR_OK)
         return status;
     switch (op->fn) {
@@ -84,21 +84,21 @@ static enum fr_status run(const struct fr_request_op *op, struct fr_rma_window *
     case FR_FN_MPI_Put_c:
     case FR_FN_MPI_Rput:
     case FR_FN_MPI_Rput_c:
-        status = fr_rma_put(window, &place, &op->views[0]);
+        status = fr_rma_put(window, &access, &op->views[0]);
         break;
     case FR_FN_MPI_Get:
     case FR_FN_MPI_Get_c:
     case FR_FN_MPI_Rget:
     case FR_FN_MPI_Rget_c:
-        status = fr_rma_get(window, &place, &op->views[0]);
+        status = fr_rma_get(window, &access, &op->views[0]);
         break;
     default:
-        status = run_update(op, window, &place, type);
+        status = run_update(op, window, &access, type);
         break;
     }
-    fr_datatype_release(place.layout);
-    if (status == FR_OK && !place.is_counted)
-        count(op, &place.facts);
+    fr_datatype_release(access.layout);
+    if (status == FR_OK && !access.is_counted)
+        count(op, &access.facts);
     return status;
 }
 

@@ -83,7 +83,7 @@ static enum fr_status unlock(struct fr_rma_window *window, int target)
     bool exclusive = part->locked == FR_RMA_EXCLUSIVE, locked = part->locked != FR_RMA_UNLOCKED;
     part->locked = FR_RMA_UNLOCKED;
     if (locked && part->is_far)
-        return fr_rma_far_tell(window, target, FR_RMA_UNLOCK, exclusive);
+        return fr_rma_far_notify(window, target, FR_RMA_UNLOCK, exclusive);
     if (locked)
         fr_rma_words_unlock(&window->words, target, exclusive);
     return FR_OK;
@@ -149,7 +149,7 @@ enum fr_status fr_rma_post(struct fr_rma_window *window, const int *ranks, size_
         part->completes++;
         enum fr_status told = FR_OK;
         if (part->is_far)
-            told = fr_rma_far_tell(window, ranks[i], FR_RMA_POST, 0);
+            told = fr_rma_far_notify(window, ranks[i], FR_RMA_POST, 0);
         else
             fr_rma_words_post(&window->words, ranks[i]);
         status = status == FR_OK ? told : status;
@@ -187,7 +187,7 @@ enum fr_status fr_rma_complete(struct fr_rma_window *window)
         struct fr_rma_part *part = &window->parts[rank];
         enum fr_status told = FR_OK;
         if (part->started && part->is_far)
-            told = fr_rma_far_tell(window, rank, FR_RMA_COMPLETE, 0);
+            told = fr_rma_far_notify(window, rank, FR_RMA_COMPLETE, 0);
         else if (part->started)
             fr_rma_words_complete(&window->words, rank);
         part->started = false;

@@ -31,13 +31,13 @@ void fr_rma_far_describe(const struct fr_rma_update *update, struct fr_rma_head 
 
 // Begin what their names say as fr_rma_far_move and fr_rma_far_update do. Where data are more than
 // a message has, they go by rendezvous if they can. Those that do are counted for the report, under
-// what `place` describes.
+// what `access` describes.
 FR_MUST_CHECK enum fr_status fr_rma_large_move(struct fr_rma_window *window,
-                                               struct fr_rma_place *place,
+                                               struct fr_rma_access *access,
                                                const struct fr_rma_target *target,
                                                const struct fr_staging_view *own, bool puts);
 FR_MUST_CHECK enum fr_status fr_rma_large_update(struct fr_rma_window *window,
-                                                 struct fr_rma_place *place,
+                                                 struct fr_rma_access *access,
                                                  const struct fr_rma_target *target,
                                                  const struct fr_rma_update *update);
 
@@ -56,15 +56,15 @@ void fr_rma_large_disarm(struct fr_rma_large *large);
 void fr_rma_large_free(struct fr_rma_large *large);
 
 // Tells a rank of an epoch. Waits for nobody; fr_rma_far_flush waits for the answer.
-FR_MUST_CHECK enum fr_status fr_rma_far_tell(struct fr_rma_window *window, int rank,
-                                             enum fr_rma_kind kind, unsigned extra);
+FR_MUST_CHECK enum fr_status fr_rma_far_notify(struct fr_rma_window *window, int rank,
+                                               enum fr_rma_kind kind, unsigned extra);
 
 // Waits until a rank has given its lock to this one.
 FR_MUST_CHECK enum fr_status fr_rma_far_lock(struct fr_rma_window *window, int rank,
                                              bool exclusive);
 
 // Waits until all requests to a rank have been answered.
-FR_MUST_CHECK enum fr_status fr_rma_far_settle(struct fr_rma_window *window, int rank);
+FR_MUST_CHECK enum fr_status fr_rma_far_flush_rank(struct fr_rma_window *window, int rank);
 
 // Waits until all requests have been answered. Returns the first failure since the last time.
 FR_MUST_CHECK enum fr_status fr_rma_far_flush(struct fr_rma_window *window);

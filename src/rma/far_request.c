@@ -243,8 +243,8 @@ static enum fr_status tell(struct fr_rma_window *window, int rank, enum fr_rma_k
     return fr_rma_far_send(window, request, message, kind);
 }
 
-enum fr_status fr_rma_far_tell(struct fr_rma_window *window, int rank, enum fr_rma_kind kind,
-                               unsigned extra)
+enum fr_status fr_rma_far_notify(struct fr_rma_window *window, int rank, enum fr_rma_kind kind,
+                                 unsigned extra)
 {
     return tell(window, rank, kind, extra, 0);
 }
@@ -320,7 +320,7 @@ static bool redo(struct fr_rma_window *window, int rank, enum fr_status *status)
     return true;
 }
 
-enum fr_status fr_rma_far_settle(struct fr_rma_window *window, int rank)
+enum fr_status fr_rma_far_flush_rank(struct fr_rma_window *window, int rank)
 {
     enum fr_status status;
     do {
@@ -335,7 +335,7 @@ enum fr_status fr_rma_far_flush(struct fr_rma_window *window)
     for (int rank = 0; rank < window->size && status == FR_OK; rank++) {
         if (atomic_load(&window->parts[rank].pending) != 0 ||
             atomic_load(&window->declined_count) != 0)
-            status = fr_rma_far_settle(window, rank);
+            status = fr_rma_far_flush_rank(window, rank);
     }
     if (status != FR_OK)
         disarm(window);

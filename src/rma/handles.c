@@ -61,8 +61,8 @@ struct fr_rma_window *fr_rma_window_find_fortran(int win)
 {
     struct fr_rma_window *window = NULL;
     fr_core_lock(&table_lock);
-    for (size_t place = 0; !window && place < FR_ARRAY_LENGTH(table); place++) {
-        window = table[place];
+    for (size_t index = 0; !window && index < FR_ARRAY_LENGTH(table); index++) {
+        window = table[index];
         while (window && window->fortran != win)
             window = window->next;
     }

@@ -174,9 +174,9 @@ enum fr_status fr_rma_large_redo(struct fr_rma_large *large)
 }
 
 // An access. It lacks the data of one side, unless it is an update.
-struct access {
+struct call {
     struct fr_rma_window *window;
-    struct fr_rma_place *place;
+    struct fr_rma_access *access;
     enum fr_rma_kind kind;
     const struct fr_rma_target *target;
     const struct fr_staging_view *origin, *result;
@@ -185,7 +185,7 @@ struct access {
 
 // An access that is being cut, and the next slice of it.
 struct slicing {
-    struct access access;
+    struct call call;
     struct fr_rma_head head;       // with what it says of an update
     struct tally *sent, *received; // NULL where nothing is
     struct fr_rma_target there;
@@ -198,9 +198,9 @@ static struct fr_rma_large *new_large(const struct slicing *slicing)
     struct fr_rma_large *large = calloc(1, sizeof(*large));
     if (!large)
         return NULL;
-    large->window = slicing->access.window;
-    large->rank = slicing->access.place->target;
-    large->kind = slicing->access.kind;
+    large->window = slicing->call.window;
+    large->rank = slicing->call.access->target;
+    large->kind = slicing->call.kind;
     large->parts = 1;
     keep(&large->origin, &slicing->from);
     keep(&large->result, &slicing->to);
@@ -242,10 +242,9 @@ static enum fr_status request(const struct slicing *slicing, struct fr_rma_large
     enum fr_status status = FR_ERR_NO_MEMORY;
     if (message)
         large->request =
-            fr_rma_far_enter_large(slicing->access.window, slicing->access.place->target, large);
+            fr_rma_far_enter_large(slicing->call.window, slicing->call.access->target, large);
     if (large->request)
-        status =
-            fr_rma_far_send(slicing->access.window, large->request, message, slicing->access.kind);
+        status = fr_rma_far_send(slicing->call.window, large->request, message, slicing->call.kind);
     else
         fr_rma_message_free(message);
     if (sending)
@@ -263,10 +262,10 @@ static enum fr_status begin(const struct slicing *slicing)
     struct fr_rma_large *large = new_large(slicing);
     if (!large)
         return FR_ERR_NO_MEMORY;
-    if (!slicing->access.origin)
+    if (!slicing->call.origin)
         return request(slicing, large, NULL);
     large->sending = fr_rma_transfer_send(
-        slicing->access.window, slicing->access.place->target, &large->origin.view,
+        slicing->call.window, slicing->call.access->target, &large->origin.view,
         fr_abi_rows[slicing->sent->report.fn].name, end_sending, large, rts, &choice);
     if (!large->sending) {
         fr_rma_large_free(large);
@@ -289,17 +288,17 @@ static void cut(struct side *side, const struct fr_staging_view *view, size_t do
 // message. Returns its bytes, and in *fits whether they do.
 static size_t next_slice(struct slicing *slicing, size_t done, bool *fits)
 {
-    size_t left = fr_rma_bytes_of(&slicing->access.target->view) - done, bytes = left;
+    size_t left = fr_rma_bytes_of(&slicing->call.target->view) - done, bytes = left;
     *fits = false;
     for (size_t most = FR_RMA_SLICE_BYTES; !*fits && most > FR_RMA_MOST_BYTES; most /= 2) {
-        size_t step = fr_rma_slice_bytes(slicing->access.target, slicing->access.origin,
-                                         slicing->access.result, most);
+        size_t step = fr_rma_slice_bytes(slicing->call.target, slicing->call.origin,
+                                         slicing->call.result, most);
         bytes = left < step ? left : step;
-        slicing->there = (struct fr_rma_target){.part = slicing->access.target->part};
-        fr_rma_view_cut(&slicing->access.target->view, done, bytes, &slicing->there.view,
+        slicing->there = (struct fr_rma_target){.part = slicing->call.target->part};
+        fr_rma_view_cut(&slicing->call.target->view, done, bytes, &slicing->there.view,
                         &slicing->there.block);
-        cut(&slicing->from, slicing->access.origin, done, bytes);
-        cut(&slicing->to, slicing->access.result, done, bytes);
+        cut(&slicing->from, slicing->call.origin, done, bytes);
+        cut(&slicing->to, slicing->call.result, done, bytes);
         slicing->runs.first = 0;
         slicing->runs.last = bytes;
         *fits = bytes <= FR_RMA_SLICE_BYTES && bytes > FR_RMA_MOST_BYTES &&
@@ -311,19 +310,18 @@ static size_t next_slice(struct slicing *slicing, size_t done, bool *fits)
 static enum fr_status send_in_messages(const struct slicing *slicing)
 {
     size_t bytes = fr_rma_bytes_of(&slicing->there.view);
-    bool sends = slicing->access.origin != NULL;
+    bool sends = slicing->call.origin != NULL;
     if (sends)
         add_messages(slicing->sent, bytes);
-    if (slicing->access.result)
+    if (slicing->call.result)
         add_messages(slicing->received, bytes);
-    if (!slicing->access.update)
-        return fr_rma_far_move(slicing->access.window, slicing->access.place->target,
-                               &slicing->there, sends ? &slicing->from.view : &slicing->to.view,
-                               sends);
-    struct fr_rma_update update = *slicing->access.update;
+    if (!slicing->call.update)
+        return fr_rma_far_move(slicing->call.window, slicing->call.access->target, &slicing->there,
+                               sends ? &slicing->from.view : &slicing->to.view, sends);
+    struct fr_rma_update update = *slicing->call.update;
     update.origin = sends ? &slicing->from.view : NULL;
-    update.result = slicing->access.result ? &slicing->to.view : NULL;
-    return fr_rma_far_update(slicing->access.window, slicing->access.place->target, &slicing->there,
+    update.result = slicing->call.result ? &slicing->to.view : NULL;
+    return fr_rma_far_update(slicing->call.window, slicing->call.access->target, &slicing->there,
                              &update);
 }
 
@@ -331,22 +329,22 @@ static enum fr_status move_slice(const struct slicing *slicing, bool fits)
 {
     enum fr_status status = FR_ERR_UNSUPPORTED;
     if (fits) {
-        status = fr_rma_far_await_turn(slicing->access.window, slicing->access.place->target);
+        status = fr_rma_far_await_turn(slicing->call.window, slicing->call.access->target);
         if (status == FR_OK)
             status = begin(slicing);
     }
     return status == FR_ERR_UNSUPPORTED ? send_in_messages(slicing) : status;
 }
 
-static struct tally *new_tally(const struct fr_rma_place *place, const struct fr_staging_view *view,
-                               bool sends)
+static struct tally *new_tally(const struct fr_rma_access *access,
+                               const struct fr_staging_view *view, bool sends)
 {
     struct tally *tally = view ? calloc(1, sizeof(*tally)) : NULL;
     if (!tally)
         return NULL;
     atomic_init(&tally->holders, 1);
-    tally->report = place->report;
-    tally->facts = place->facts;
+    tally->report = access->report;
+    tally->facts = access->facts;
     tally->report.kind = view->range.kind;
     tally->report.arg = view->arg;
     tally->sends = sends;
@@ -359,8 +357,8 @@ static struct tally *new_tally(const struct fr_rma_place *place, const struct fr
 
 static enum fr_status move_all(struct slicing *slicing)
 {
-    const struct access *access = &slicing->access;
-    size_t all = fr_rma_bytes_of(&access->target->view);
+    const struct call *call = &slicing->call;
+    size_t all = fr_rma_bytes_of(&call->target->view);
     enum fr_status status = FR_OK;
     for (size_t done = 0, bytes; done < all && status == FR_OK; done += bytes) {
         bool fits;
@@ -370,21 +368,21 @@ static enum fr_status move_all(struct slicing *slicing)
     return status;
 }
 
-static enum fr_status run(const struct access *access)
+static enum fr_status run(const struct call *call)
 {
-    const struct fr_staging_view *own = access->origin ? access->origin : access->result;
+    const struct fr_staging_view *own = call->origin ? call->origin : call->result;
     struct slicing *slicing = calloc(1, sizeof(*slicing));
     enum fr_status status = FR_ERR_NO_MEMORY;
     if (!slicing)
         return status;
     fr_rndv_progress(fr_device_owns(&own->range) ? &own->range : NULL);
-    slicing->access = *access;
-    slicing->sent = new_tally(access->place, access->origin, true);
-    slicing->received = new_tally(access->place, access->result, false);
-    if (access->update)
-        fr_rma_far_describe(access->update, &slicing->head);
-    if ((slicing->sent || !access->origin) && (slicing->received || !access->result)) {
-        access->place->is_counted = true;
+    slicing->call = *call;
+    slicing->sent = new_tally(call->access, call->origin, true);
+    slicing->received = new_tally(call->access, call->result, false);
+    if (call->update)
+        fr_rma_far_describe(call->update, &slicing->head);
+    if ((slicing->sent || !call->origin) && (slicing->received || !call->result)) {
+        call->access->is_counted = true;
         status = move_all(slicing);
     }
     let_go(slicing->sent);
@@ -400,39 +398,39 @@ static bool is_plain(const struct fr_staging_view *view)
     return !view || (!view->absolute && !view->mixed);
 }
 
-static bool is_large(const struct access *access)
+static bool is_large(const struct call *call)
 {
-    return fr_rma_bytes_of(&access->target->view) > FR_RMA_MOST_BYTES &&
-           access->place->target != access->window->rank && is_plain(access->origin) &&
-           is_plain(access->result);
+    return fr_rma_bytes_of(&call->target->view) > FR_RMA_MOST_BYTES &&
+           call->access->target != call->window->rank && is_plain(call->origin) &&
+           is_plain(call->result);
 }
 
-enum fr_status fr_rma_large_move(struct fr_rma_window *window, struct fr_rma_place *place,
+enum fr_status fr_rma_large_move(struct fr_rma_window *window, struct fr_rma_access *access,
                                  const struct fr_rma_target *target,
                                  const struct fr_staging_view *own, bool puts)
 {
-    const struct access access = {.window = window,
-                                  .place = place,
-                                  .kind = puts ? FR_RMA_PUT : FR_RMA_GET,
-                                  .target = target,
-                                  .origin = puts ? own : NULL,
-                                  .result = puts ? NULL : own};
-    return is_large(&access) ? run(&access)
-                             : fr_rma_far_move(window, place->target, target, own, puts);
+    const struct call call = {.window = window,
+                              .access = access,
+                              .kind = puts ? FR_RMA_PUT : FR_RMA_GET,
+                              .target = target,
+                              .origin = puts ? own : NULL,
+                              .result = puts ? NULL : own};
+    return is_large(&call) ? run(&call)
+                           : fr_rma_far_move(window, access->target, target, own, puts);
 }
 
-enum fr_status fr_rma_large_update(struct fr_rma_window *window, struct fr_rma_place *place,
+enum fr_status fr_rma_large_update(struct fr_rma_window *window, struct fr_rma_access *access,
                                    const struct fr_rma_target *target,
                                    const struct fr_rma_update *update)
 {
-    const struct access access = {.window = window,
-                                  .place = place,
-                                  .kind = FR_RMA_ACCUMULATE,
-                                  .target = target,
-                                  .origin = update->origin,
-                                  .result = update->result,
-                                  .update = update};
-    return is_large(&access) && !update->compare
-               ? run(&access)
-               : fr_rma_far_update(window, place->target, target, update);
+    const struct call call = {.window = window,
+                              .access = access,
+                              .kind = FR_RMA_ACCUMULATE,
+                              .target = target,
+                              .origin = update->origin,
+                              .result = update->result,
+                              .update = update};
+    return is_large(&call) && !update->compare
+               ? run(&call)
+               : fr_rma_far_update(window, access->target, target, update);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Meetings of ranks of a window by messages: in round k each tells the one that is 2^k places
+// Meetings of ranks of a window by messages: in round k each tells the one that is 2^k ranks
 // further on. A rank leaves once all that it waits for has come, so that no message is left over.
 #include "config.h"
 
@@ -96,7 +96,7 @@ static bool has_come(const struct fr_rma_meeting *meeting, unsigned round, uint3
 }
 
 // Waits until some ranks of a window have come to the same meeting, which `name` tells from others.
-// `own` is this rank's place among them. Without `ranks` they are the first `count`.
+// `own` is this rank's position among them. Without `ranks` they are the first `count`.
 static enum fr_status meet(struct fr_rma_window *window, uint64_t name, const int *ranks, int count,
                            int own)
 {

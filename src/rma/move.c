@@ -19,25 +19,25 @@ static bool has_epoch(struct fr_rma_window *window, const struct fr_rma_part *pa
     return fenced || window->all_locked || part->locked != FR_RMA_UNLOCKED || part->started;
 }
 
-enum fr_status fr_rma_target_find(struct fr_rma_window *window, const struct fr_rma_place *place,
+enum fr_status fr_rma_target_find(struct fr_rma_window *window, const struct fr_rma_access *access,
                                   struct fr_rma_target *target)
 {
-    struct fr_rma_part *part = &window->parts[place->target];
-    const struct fr_layout *layout = place->layout;
+    struct fr_rma_part *part = &window->parts[access->target];
+    const struct fr_layout *layout = access->layout;
     ptrdiff_t first = 0;
     size_t span = 0;
     int64_t low, high, offset;
     if (!has_epoch(window, part))
         return FR_ERR_EPOCH;
-    fr_datatype_span(layout->extent, layout->true_lower, layout->true_extent, place->count, &first,
+    fr_datatype_span(layout->extent, layout->true_lower, layout->true_extent, access->count, &first,
                      &span);
-    if (__builtin_mul_overflow(place->displacement, (int64_t)part->unit, &offset) ||
+    if (__builtin_mul_overflow(access->displacement, (int64_t)part->unit, &offset) ||
         __builtin_add_overflow(offset, (int64_t)first, &low) ||
         __builtin_add_overflow(low, (int64_t)span, &high))
         return FR_ERR_RANGE;
     if (window->words.is_dynamic && span > 0) {
         enum fr_status found =
-            fr_rma_region_find(window, place->target, (uint64_t)low, (uint64_t)high, &part);
+            fr_rma_region_find(window, access->target, (uint64_t)low, (uint64_t)high, &part);
         if (found != FR_OK)
             return found;
     } else if (span > 0 && (low < 0 || (uint64_t)high > part->bytes)) {
@@ -47,14 +47,14 @@ enum fr_status fr_rma_target_find(struct fr_rma_window *window, const struct fr_
         offset -= (int64_t)part->base;
     target->part = part;
     target->block =
-        (struct fr_staging_view_block){.count = place->count, .layout = layout, .out = true};
+        (struct fr_staging_view_block){.count = access->count, .layout = layout, .out = true};
     target->view = (struct fr_staging_view){
         .base = part->address + (uintptr_t)offset,
         .blocks = &target->block,
         .block_count = 1,
         .first = first,
         .span = span,
-        .out_bytes = place->count * layout->size_bytes,
+        .out_bytes = access->count * layout->size_bytes,
         .range = part->range,
     };
     return FR_OK;
@@ -248,36 +248,36 @@ static enum fr_status move(struct fr_rma_window *window, struct fr_rma_target *t
     return move_over_host(target, own, puts);
 }
 
-static enum fr_status access(struct fr_rma_window *window, struct fr_rma_place *place,
-                             const struct fr_staging_view *own, bool puts)
+static enum fr_status begin_access(struct fr_rma_window *window, struct fr_rma_access *access,
+                                   const struct fr_staging_view *own, bool puts)
 {
     struct fr_rma_target target;
-    enum fr_status status = fr_rma_target_find(window, place, &target);
+    enum fr_status status = fr_rma_target_find(window, access, &target);
     if (status != FR_OK)
         return status;
     if (fr_rma_bytes_of(own) != fr_rma_bytes_of(&target.view))
         return FR_ERR_TRUNCATE;
     if (fr_rma_bytes_of(own) == 0)
         return FR_OK;
-    place->facts = fr_rma_facts(target.part, false);
-    if (fr_policy_choose_access(&place->facts).way == FR_WAY_MESSAGE)
-        return fr_rma_large_move(window, place, &target, own, puts);
+    access->facts = fr_rma_facts(target.part, false);
+    if (fr_policy_choose_access(&access->facts).way == FR_WAY_MESSAGE)
+        return fr_rma_large_move(window, access, &target, own, puts);
     fr_rma_enter(window);
-    status = move(window, &target, own, puts, &place->facts.by_device);
+    status = move(window, &target, own, puts, &access->facts.by_device);
     fr_rma_leave(window);
     return status;
 }
 
-enum fr_status fr_rma_put(struct fr_rma_window *window, struct fr_rma_place *place,
+enum fr_status fr_rma_put(struct fr_rma_window *window, struct fr_rma_access *access,
                           const struct fr_staging_view *origin)
 {
-    return access(window, place, origin, true);
+    return begin_access(window, access, origin, true);
 }
 
-enum fr_status fr_rma_get(struct fr_rma_window *window, struct fr_rma_place *place,
+enum fr_status fr_rma_get(struct fr_rma_window *window, struct fr_rma_access *access,
                           const struct fr_staging_view *result)
 {
-    return access(window, place, result, false);
+    return begin_access(window, access, result, false);
 }
 
 enum fr_status fr_rma_flush(struct fr_rma_window *window)

@@ -58,7 +58,7 @@ struct fr_rma_window {
     struct fr_device_memory memory; // the window's own, if MPI_Win_allocate has made it
     int flavor, model, unit;        // as MPI_Win_get_attr points to them
     intptr_t bytes;
-    struct fr_rma_window *next; // of those that the table has in the same place
+    struct fr_rma_window *next; // of those that the table has at the same index
 
     // For a dynamic window (src/rma/region.h).
     struct fr_rma_region *attached; // by this rank; by the lock of region.c
@@ -110,7 +110,7 @@ struct fr_rma_target {
 // Finds the memory of an access. Returns FR_ERR_RANGE where it is not all in the window, and
 // FR_ERR_EPOCH where this rank has no epoch with the target.
 FR_MUST_CHECK enum fr_status fr_rma_target_find(struct fr_rma_window *window,
-                                                const struct fr_rma_place *place,
+                                                const struct fr_rma_access *access,
                                                 struct fr_rma_target *target);
 
 // Finds what the device may do with memory of a rank that is mapped.

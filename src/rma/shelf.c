@@ -9,10 +9,10 @@
 
 enum { MOST = 32 };
 
-// Memory on a shelf; without bytes the place is free. Words are stored one by one, so that a reader
+// Memory on a shelf; without bytes an entry is free. Words are stored one by one, so that a reader
 // may read while they change.
 enum { HANDLE_WORDS = sizeof(struct fr_ipc_handle) / sizeof(uint64_t) };
-struct place {
+struct entry {
     _Atomic uint64_t base, bytes;
     _Atomic uint64_t handle[HANDLE_WORDS];
 };
@@ -20,7 +20,7 @@ struct place {
 struct fr_rma_shelf {
     _Atomic uint32_t writes;  // odd while one goes on
     _Atomic uint32_t version; // how often memory was taken away
-    struct place places[MOST];
+    struct entry entries[MOST];
 };
 
 static struct fr_lock lock = FR_LOCK_INIT; // of this rank's shelves
@@ -31,16 +31,16 @@ size_t fr_rma_shelf_bytes(void)
            FR_CONTROL_LINE_BYTES;
 }
 
-static void write_place(struct fr_rma_shelf *shelf, struct place *place,
+static void write_entry(struct fr_rma_shelf *shelf, struct entry *entry,
                         const struct fr_ipc_handle *handle, uint64_t base, uint64_t bytes)
 {
     uint64_t words[HANDLE_WORDS];
     memcpy(words, handle, sizeof(words));
     atomic_fetch_add(&shelf->writes, 1);
     for (size_t i = 0; i < HANDLE_WORDS; i++)
-        atomic_store(&place->handle[i], words[i]);
-    atomic_store(&place->base, base);
-    atomic_store(&place->bytes, bytes);
+        atomic_store(&entry->handle[i], words[i]);
+    atomic_store(&entry->base, base);
+    atomic_store(&entry->bytes, bytes);
     atomic_fetch_add(&shelf->writes, 1);
 }
 
@@ -50,9 +50,9 @@ void fr_rma_words_show(struct fr_rma_words *words, const struct fr_ipc_handle *h
     struct fr_rma_shelf *shelf = fr_rma_words_shelf(words, words->rank);
     fr_core_lock(&lock);
     for (size_t i = 0; i < MOST; i++) {
-        if (atomic_load(&shelf->places[i].bytes) != 0)
+        if (atomic_load(&shelf->entries[i].bytes) != 0)
             continue;
-        write_place(shelf, &shelf->places[i], handle, base, bytes);
+        write_entry(shelf, &shelf->entries[i], handle, base, bytes);
         break;
     }
     fr_core_unlock(&lock);
@@ -64,9 +64,9 @@ void fr_rma_words_hide(struct fr_rma_words *words, uint64_t base)
     struct fr_rma_shelf *shelf = fr_rma_words_shelf(words, words->rank);
     fr_core_lock(&lock);
     for (size_t i = 0; i < MOST; i++) {
-        if (atomic_load(&shelf->places[i].bytes) != 0 &&
-            atomic_load(&shelf->places[i].base) == base)
-            write_place(shelf, &shelf->places[i], &none, 0, 0);
+        if (atomic_load(&shelf->entries[i].bytes) != 0 &&
+            atomic_load(&shelf->entries[i].base) == base)
+            write_entry(shelf, &shelf->entries[i], &none, 0, 0);
     }
     atomic_fetch_add(&shelf->version, 1);
     fr_core_unlock(&lock);
@@ -82,13 +82,13 @@ static bool look(const struct fr_rma_shelf *shelf, uint64_t low, uint64_t high,
 {
     uint64_t words[HANDLE_WORDS];
     for (size_t i = 0; i < MOST; i++) {
-        const struct place *place = &shelf->places[i];
-        *base = atomic_load(&place->base);
-        *bytes = atomic_load(&place->bytes);
+        const struct entry *entry = &shelf->entries[i];
+        *base = atomic_load(&entry->base);
+        *bytes = atomic_load(&entry->bytes);
         if (*bytes == 0 || low < *base || high > *base + *bytes)
             continue;
         for (size_t word = 0; word < HANDLE_WORDS; word++)
-            words[word] = atomic_load(&place->handle[word]);
+            words[word] = atomic_load(&entry->handle[word]);
         memcpy(handle, words, sizeof(words));
         return true;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The place of shelves in the words of a window.
+// Shelves in the words of a window.
 #ifndef FR_RMA_SHELF_H
 #define FR_RMA_SHELF_H
 

@@ -248,12 +248,12 @@ static bool has_bytes(const struct fr_staging_view *view, size_t bytes)
     return !view || fr_rma_bytes_of(view) == bytes;
 }
 
-enum fr_status fr_rma_update(struct fr_rma_window *window, struct fr_rma_place *place,
+enum fr_status fr_rma_update(struct fr_rma_window *window, struct fr_rma_access *access,
                              const struct fr_rma_update *update)
 {
     struct fr_rma_target target;
     struct in_place work;
-    enum fr_status status = fr_rma_target_find(window, place, &target);
+    enum fr_status status = fr_rma_target_find(window, access, &target);
     if (status != FR_OK)
         return status;
     size_t bytes = fr_rma_bytes_of(&target.view);
@@ -261,19 +261,20 @@ enum fr_status fr_rma_update(struct fr_rma_window *window, struct fr_rma_place *
         return FR_ERR_TRUNCATE;
     if (bytes == 0)
         return FR_OK;
-    place->facts = fr_rma_facts(target.part, true);
-    if (fr_policy_choose_access(&place->facts).way == FR_WAY_MESSAGE)
-        return fr_rma_large_update(window, place, &target, update);
+    access->facts = fr_rma_facts(target.part, true);
+    if (fr_policy_choose_access(&access->facts).way == FR_WAY_MESSAGE)
+        return fr_rma_large_update(window, access, &target, update);
     // An earlier one may have gone as a message, where not all of its memory is mapped.
-    if (FR_UNLIKELY(atomic_load(&window->parts[place->target].pending) != 0)) {
-        status = fr_rma_far_settle(window, place->target);
+    if (FR_UNLIKELY(atomic_load(&window->parts[access->target].pending) != 0)) {
+        status = fr_rma_far_flush_rank(window, access->target);
         if (status != FR_OK)
             return status;
     }
     fr_rma_enter(window);
-    place->facts.by_device = plan(window, &target, update, &work);
-    status = place->facts.by_device ? update_in_place(window, place->target, &target, update, &work)
-                                    : update_over_host(window, place->target, &target, update);
+    access->facts.by_device = plan(window, &target, update, &work);
+    status = access->facts.by_device
+                 ? update_in_place(window, access->target, &target, update, &work)
+                 : update_over_host(window, access->target, &target, update);
     fr_rma_leave(window);
     return status;
 }

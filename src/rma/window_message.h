@@ -47,7 +47,7 @@ struct fr_rma_head {
 };
 _Static_assert(sizeof(struct fr_rma_head) == 64, "no padding");
 
-// Runs of bytes at regular places of the target's memory. In packed data they begin at `at` and
+// Runs of bytes at regular distances in the target's memory. In packed data they begin at `at` and
 // stand `step` apart.
 struct fr_rma_run {
     int64_t offset; // from the first byte of the window's memory

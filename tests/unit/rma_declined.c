@@ -119,7 +119,7 @@ static const struct fr_layout *layout_of(ptrdiff_t stride)
 // Gets all that the target has, in slices, into rows with gaps.
 static void get(const struct fr_layout *rows, const struct fr_layout *plain)
 {
-    struct fr_rma_place place = {.target = TARGET, .report = {.fn = FR_FN_MPI_Get}};
+    struct fr_rma_access access = {.target = TARGET, .report = {.fn = FR_FN_MPI_Get}};
     struct fr_staging_view_block block = {.count = ELEMENTS, .layout = rows, .out = true};
     const struct fr_staging_view view = {.base = (uintptr_t)own,
                                          .blocks = &block,
@@ -134,7 +134,7 @@ static void get(const struct fr_layout *rows, const struct fr_layout *plain)
                                            .in_bytes = BYTES,
                                            .range = FR_DEVICE_HOST};
     large_count = small_count = most_leases = 0;
-    CHECK(fr_rma_large_move(&window, &place, &target, &view, false) == FR_OK);
+    CHECK(fr_rma_large_move(&window, &access, &target, &view, false) == FR_OK);
     CHECK(large_count == SLICES && small_count == 0, "%u by rendezvous", large_count);
 }
 
@@ -164,7 +164,7 @@ int main(void)
 
     get(rows, plain);
     answer_all();
-    CHECK(fr_rma_far_tell(&window, TARGET, FR_RMA_POST, 0) == FR_OK);
+    CHECK(fr_rma_far_notify(&window, TARGET, FR_RMA_POST, 0) == FR_OK);
     silent = true;
     CHECK(fr_rma_far_flush(&window) != FR_OK, "given up");
     free(own); // it is the program's again

@@ -9,23 +9,23 @@
 #include "fabrail/rma.h"
 #include "fabrail/staging/path.h"
 
-// Elements in the memory of a target.
-struct fr_rma_place {
+// An access: the elements in the memory of its target, and what the report says of it.
+struct fr_rma_access {
     int target; // rank in the window
     int64_t displacement;
-    const struct fr_layout *layout;
-    size_t count;
+    const struct fr_layout *layout; // of one element
+    size_t count;                   // of elements
     struct fr_policy_access facts;  // set by an access: how it went
     struct fr_report_buffer report; // of the access, but for path, scheme and bytes
     bool is_counted;                // set by an access that is in the report, or will be
 };
 
-// Begin to move the data of a measured view of one block to a target, or from there. They are
+// Begin to move the data of a measured view of one block to a target, or from there. The move is
 // complete when the target has been synchronised, or fr_rma_flush has returned. Return FR_ERR_RANGE
 // and FR_ERR_EPOCH as their names say.
-FR_MUST_CHECK enum fr_status fr_rma_put(struct fr_rma_window *window, struct fr_rma_place *place,
+FR_MUST_CHECK enum fr_status fr_rma_put(struct fr_rma_window *window, struct fr_rma_access *access,
                                         const struct fr_staging_view *origin);
-FR_MUST_CHECK enum fr_status fr_rma_get(struct fr_rma_window *window, struct fr_rma_place *place,
+FR_MUST_CHECK enum fr_status fr_rma_get(struct fr_rma_window *window, struct fr_rma_access *access,
                                         const struct fr_staging_view *result);
 
 // An access that no other such access to the same target can come between. Views are measured and
@@ -40,7 +40,8 @@ struct fr_rma_update {
 };
 
 // Updates memory of a target, as fr_rma_put puts. Updates of one origin are done in their order.
-FR_MUST_CHECK enum fr_status fr_rma_update(struct fr_rma_window *window, struct fr_rma_place *place,
+FR_MUST_CHECK enum fr_status fr_rma_update(struct fr_rma_window *window,
+                                           struct fr_rma_access *access,
                                            const struct fr_rma_update *update);
 
 // Completes all accesses that this process has begun, at their targets too.
