@@ -13,7 +13,7 @@
 static const struct {
     const char *first, *title;
 } groups[] = {
-    {"FABRAIL_DISABLE", "What Fabrail does at all"},
+    {"FABRAIL_DISABLE", "What Fabrail does"},
     {"FABRAIL_STAGING_MAX", "Memory"},
     {"FABRAIL_CLIQUE_MIN", "NVLink and staging: sizes at which something else is better"},
     {"FABRAIL_RAIL", "Rails, all NICs of a process at once"},
