@@ -58,9 +58,9 @@ struct fr_coll_team {
     unsigned clone;            // number of this one among them, 0 for none
     // A team of the same ranks for nonblocking operations, in a part of the slab; NULL without one.
     // No order but their own holds for its rounds, and no rank ever quits it.
-    struct fr_coll_team *beside;
+    struct fr_coll_team *nonblocking;
     _Atomic unsigned notices; // what a thread that calls no MPI has left to tell the others
-    bool opens_later;         // calls that wait for nobody have begun to open the segment
+    bool opens_nonblocking;   // calls that wait for nobody have begun to open the segment
     bool tried;               // this rank has said whether it could use the segment
     struct fr_wait opening;   // the wait for other ranks to open it
     int64_t looked_ns;        // how long that had lasted at the last look for ranks that are gone
@@ -85,11 +85,10 @@ struct fr_coll_team {
     size_t rail_min_bytes;         // least bytes of a message over rails, as rank 0 has set it
     struct fr_coll_memory *memory; // mapping sets and scratch (mapset.h), or NULL
     struct fr_coll_queue queue;
-    // Operations of calls that wait for nobody.
-    struct {
-        uint64_t begun;           // alike on all ranks, in the same order
-        _Atomic unsigned awaited; // those under way for which a call waits, and calls that begin
-    } later;
+    // Counts of the operations of nonblocking calls and of starts: those begun, in the same order
+    // on all ranks, and those under way that a call waits for, with calls that begin some.
+    uint64_t nonblocking_begun;
+    _Atomic unsigned nonblocking_awaited;
 };
 
 // Says whether and when a call may wait for all other ranks.
@@ -132,7 +131,8 @@ bool fr_coll_team_was_quit(struct fr_coll_team *team);
 // Returns whether a call waits for operations of the team, so that FABRAIL_TIMEOUT runs.
 static inline bool fr_coll_team_is_awaited(const struct fr_coll_team *team)
 {
-    return team->is_awaited || atomic_load_explicit(&team->later.awaited, memory_order_relaxed) > 0;
+    return team->is_awaited ||
+           atomic_load_explicit(&team->nonblocking_awaited, memory_order_relaxed) > 0;
 }
 
 // Ends the turn of an operation. Called by the thread that has the team in hand.
@@ -146,17 +146,17 @@ const char *fr_coll_team_obstacle(fr_word comm, bool must_agree);
 // or are about to open it. All ranks find the same.
 static inline bool fr_coll_team_agrees(const struct fr_coll_team *team)
 {
-    return team->opens_later || team->segment || team->slab;
+    return team->opens_nonblocking || team->segment || team->slab;
 }
 
 // Makes a team ready for tasks of calls that wait for nobody. Called on all ranks in the same call.
 // Ranks of one host open the memory in which they agree while their tasks go on. Where there is
 // none in the end, tasks end with FR_ERR_UNSUPPORTED on all ranks. Returns the team whose tasks
 // they are; NULL, on all ranks, where there can be no such tasks.
-struct fr_coll_team *fr_coll_team_for_later(struct fr_coll_team *team);
+struct fr_coll_team *fr_coll_team_for_nonblocking(struct fr_coll_team *team);
 
 // Returns whether a call that waits for nobody may begin a task. All ranks find the same.
-static inline bool fr_coll_team_may_begin_later(const struct fr_coll_team *team)
+static inline bool fr_coll_team_may_begin_nonblocking(const struct fr_coll_team *team)
 {
     return team->discovery || team->slab;
 }

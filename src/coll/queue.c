@@ -44,7 +44,7 @@ void fr_coll_queue_add(struct fr_coll_queued *queued)
 {
     struct fr_coll_queue *queue = &queued->task.team->queue;
     queued->next = NULL;
-    queued->is_instead = false;
+    queued->is_fallback = false;
     atomic_store(&queued->over, false);
     fr_core_lock(&lock);
     queue->used = true;
@@ -81,14 +81,14 @@ static struct fr_coll_queued *first_of(struct fr_coll_queue *queue)
 
 static enum fr_status go_on(struct fr_coll_queued *queued, bool *over)
 {
-    if (!queued->is_instead) {
+    if (!queued->is_fallback) {
         enum fr_status status = fr_coll_task_progress(&queued->task, over);
-        if (status != FR_ERR_UNSUPPORTED || !queued->instead)
+        if (status != FR_ERR_UNSUPPORTED || !queued->fallback)
             return status;
-        queued->is_instead = true;
+        queued->is_fallback = true;
         *over = false;
     }
-    return queued->instead(queued, over);
+    return queued->fallback(queued, over);
 }
 
 void fr_coll_queue_progress_held(struct fr_coll_team *team)

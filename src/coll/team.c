@@ -56,7 +56,7 @@ static void destroy(struct fr_coll_team *team)
     if (!team)
         return;
     fr_coll_queue_close(team);
-    fr_coll_team_clone_free(team->beside);
+    fr_coll_team_clone_free(team->nonblocking);
     fr_coll_number_drop(&team->number);
     fr_coll_mapset_destroy(team);
     fr_coll_segment_close(team->segment);
@@ -393,7 +393,7 @@ static bool meet_all(fr_word comm, struct state *state)
     if (!in_time || !state->is_group)
         return in_time;
     struct fr_coll_team *team = state->team;
-    if (state->one_host && !team->opens_later && !team->opened && !look_for_quit(team))
+    if (state->one_host && !team->opens_nonblocking && !team->opened && !look_for_quit(team))
         in_time = open_segment(team);
     if (state->in_clique && !team->opened && !team->quit && is_meeting(state)) {
         fr_coll_open_slab(team, state->meetings);
@@ -549,12 +549,12 @@ int fr_coll_team_take_tags(struct fr_coll_team *team, int count)
 
 // Whether a rank has quit does not matter here, since not all ranks need know that yet. Once the
 // team opens its memory in tasks, these write what else is read here.
-struct fr_coll_team *fr_coll_team_for_later(struct fr_coll_team *team)
+struct fr_coll_team *fr_coll_team_for_nonblocking(struct fr_coll_team *team)
 {
     if (!team->discovery)
-        return team->beside;
-    if (!team->opens_later && team->lacks_memory)
+        return team->nonblocking;
+    if (!team->opens_nonblocking && team->lacks_memory)
         return NULL;
-    team->opens_later = team->opens_later || !team->segment;
+    team->opens_nonblocking = team->opens_nonblocking || !team->segment;
     return team;
 }

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 enum { MOST_CLONES = 64 };
-enum { POSITION_BESIDE = 1 }; // in a slab of the team's own
+enum { POSITION_NONBLOCKING = 1 }; // in a slab of the team's own
 
 static _Atomic unsigned clone_count; // of this process
 
@@ -176,21 +176,21 @@ struct fr_coll_team *fr_coll_team_clone_new(struct fr_coll_team *team)
                                                                                   : NULL;
 }
 
-bool fr_coll_team_make_beside(struct fr_coll_team *team)
+bool fr_coll_team_make_nonblocking(struct fr_coll_team *team)
 {
-    team->beside = make(team);
-    if (!team->beside)
+    team->nonblocking = make(team);
+    if (!team->nonblocking)
         return false;
-    fr_coll_slab_part_assign(team->beside->slab, POSITION_BESIDE, 0);
-    begin_at_position(team, team->beside);
+    fr_coll_slab_part_assign(team->nonblocking->slab, POSITION_NONBLOCKING, 0);
+    begin_at_position(team, team->nonblocking);
     return true;
 }
 
 // Gives up what a team would have had of another one's slab.
 static void drop_parts(struct fr_coll_team *team)
 {
-    fr_coll_team_clone_free(team->beside);
-    team->beside = NULL;
+    fr_coll_team_clone_free(team->nonblocking);
+    team->nonblocking = NULL;
     fr_coll_slab_close(team->slab, false);
     team->slab = NULL;
 }
@@ -206,8 +206,8 @@ static void make_parts(struct fr_coll_team *team, const struct fr_coll_team *par
     if (ranks)
         team->slab = fr_coll_slab_part_new(parent->slab, ranks, team->rank, team->size);
     free(ranks);
-    team->beside = team->slab ? make(team) : NULL;
-    if (!team->beside)
+    team->nonblocking = team->slab ? make(team) : NULL;
+    if (!team->nonblocking)
         drop_parts(team);
 }
 
@@ -221,9 +221,9 @@ bool fr_coll_team_share_slab(struct fr_coll_team *team, const struct fr_coll_tea
         fr_coll_team_meeting(team, PERSISTENT + team->clones++, 0);
     if (!fr_coll_meet(&meeting, offers, fr_coll_slab_offer_add, pass_words, NULL, &offers))
         offers = FR_COLL_SLAB_NO_OFFER;
-    if (slab && fr_coll_slab_offer_take(slab, team->beside->slab, held, offers)) {
+    if (slab && fr_coll_slab_offer_take(slab, team->nonblocking->slab, held, offers)) {
         team->round = fr_coll_slab_first(slab);
-        begin_at_position(team, team->beside);
+        begin_at_position(team, team->nonblocking);
         return true;
     }
     drop_parts(team);

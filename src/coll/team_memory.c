@@ -178,7 +178,7 @@ static enum fr_status map_slabs(struct fr_coll_team *team, const struct made *al
     }
     if (status == FR_OK)
         status = fr_coll_slab_map(team->slab, handles);
-    if (status == FR_OK && !fr_coll_team_make_beside(team))
+    if (status == FR_OK && !fr_coll_team_make_nonblocking(team))
         status = FR_ERR_NO_MEMORY;
     free(handles);
     return status;
@@ -215,8 +215,8 @@ void fr_coll_open_slab(struct fr_coll_team *team, uint64_t meeting)
     if (answer & WORD_NEVER && !fr_coll_team_was_quit(team))
         fr_warn_once("the ranks of a communicator do not reach each other's device memory, so that "
                      "collectives between them are slower");
-    fr_coll_team_clone_free(team->beside);
-    team->beside = NULL;
+    fr_coll_team_clone_free(team->nonblocking);
+    team->nonblocking = NULL;
     fr_coll_slab_close(team->slab, false);
     team->slab = NULL;
 }

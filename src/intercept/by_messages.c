@@ -3,7 +3,7 @@
 #include "config.h"
 
 #include "fabrail/policy/coll_plan.h"
-#include "intercept/coll_later.h"
+#include "intercept/coll_nonblocking.h"
 #include "intercept/views.h"
 
 #include <string.h>
@@ -206,7 +206,7 @@ size_t fr_intercept_exchange_bytes(const struct fr_request_op *op, const struct 
 bool fr_intercept_exchange_pays(enum fr_fn fn, const fr_word *args, const struct fr_coll_team *team)
 {
     const struct fr_request_op op = describe(fn, args);
-    if (!fr_coll_team_may_begin_later(team) ||
+    if (!fr_coll_team_may_begin_nonblocking(team) ||
         is_for_mpi(&op, team)) // sizes of wrong datatypes are an error by themselves
         return false;
     const int64_t bytes = (int64_t)fr_intercept_exchange_bytes(&op, team);

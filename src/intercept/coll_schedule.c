@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Collectives that move data, done message by message. These are nonblocking and persistent ones
-// that are no tasks (coll_later.h), and blocking all-to-all exchanges on communicators of several
-// hosts. Each pair of ranks takes its own best path, which the sender chooses and tells of. So
-// ranks need only agree that they do it this way. The communicator's team (module coll) and sizes
-// that are the same everywhere say so. The messages are made in coll_messages.c.
+// that are no tasks (coll_nonblocking.h), and blocking all-to-all exchanges on communicators of
+// several hosts. Each pair of ranks takes its own best path, which the sender chooses and tells of.
+// So ranks need only agree that they do it this way. The communicator's team (module coll) and
+// sizes that are the same everywhere say so. The messages are made in coll_messages.c.
 #include "config.h"
 
 #include "fabrail/coll/clone.h"
 #include "fabrail/report.h"
 #include "fabrail/request/errors.h"
 #include "fabrail/request/schedule.h"
-#include "intercept/coll_later.h"
 #include "intercept/coll_messages.h"
+#include "intercept/coll_nonblocking.h"
 
 // Frees communicators that waited for this schedule.
 static void release(void *own)
@@ -137,15 +137,15 @@ static bool begin_task(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_col
     bool persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
     struct fr_request_op *op = make(fn, args, comm);
     if (op)
-        return reduces ? fr_intercept_reduce_later(op, team, result)
-                       : fr_intercept_exchange_later(op, team, result);
-    struct fr_coll_team *for_later = fr_coll_team_for_later(team);
+        return reduces ? fr_intercept_reduction_begin_nonblocking(op, team, result)
+                       : fr_intercept_exchange_begin_nonblocking(op, team, result);
+    struct fr_coll_team *for_nonblocking = fr_coll_team_for_nonblocking(team);
     if (persistent) {
-        (void)(for_later && fr_coll_team_clone_open(team, NULL, fr_abi_rows[fn].name));
+        (void)(for_nonblocking && fr_coll_team_clone_open(team, NULL, fr_abi_rows[fn].name));
         return false;
     }
-    if (for_later)
-        fr_intercept_later_fail(fn, args, for_later);
+    if (for_nonblocking)
+        fr_intercept_nonblocking_fail(fn, args, for_nonblocking);
     *result = refuse(NULL, FR_ERR_NO_MEMORY);
     return true;
 }

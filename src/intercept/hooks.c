@@ -20,7 +20,7 @@
 #include "fabrail/request/schedule.h"
 #include "fabrail/rma.h"
 #include "fabrail/staging/typed_copy.h"
-#include "intercept/coll_later.h"
+#include "intercept/coll_nonblocking.h"
 #include "intercept/intercept_int.h"
 
 #include <dlfcn.h>

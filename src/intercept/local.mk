@@ -39,12 +39,12 @@ libmodules_la_SOURCES += \
 	src/intercept/coll_combine.c \
 	src/intercept/coll_reduction.c \
 	src/intercept/coll_reduction.h \
-	src/intercept/coll_reduce_later.c \
+	src/intercept/coll_reduction_nonblocking.c \
 	src/intercept/coll_exchange.c \
 	src/intercept/coll_exchange.h \
-	src/intercept/coll_exchange_later.c \
-	src/intercept/coll_later.c \
-	src/intercept/coll_later.h \
+	src/intercept/coll_exchange_nonblocking.c \
+	src/intercept/coll_nonblocking.c \
+	src/intercept/coll_nonblocking.h \
 	src/intercept/redirect.c \
 	src/intercept/replace.c \
 	src/intercept/rts.c \

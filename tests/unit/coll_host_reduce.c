@@ -295,7 +295,7 @@ static void test_late(void)
     begin_all(&op);
     for (time_t began = time(NULL); time(NULL) < began + 3; usleep(1000))
         CHECK(fr_coll_host_progress(&teams[0], &op.hosts[0].host, &over) == FR_OK && !over);
-    teams[0].later.awaited = 1;
+    teams[0].nonblocking_awaited = 1;
     CHECK(run(&op, is_zero) == FR_ERR_MPI && teams[0].broken);
     end(&op);
 }
@@ -311,7 +311,7 @@ static void test_shut_out(void)
     CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
     none = (struct rlimit){.rlim_cur = 1, .rlim_max = files.rlim_max};
     CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
-    teams[1].later.awaited = 1;
+    teams[1].nonblocking_awaited = 1;
     CHECK(run(&op, is_one) == FR_ERR_MPI && teams[1].broken);
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
     CHECK(run(&op, is_zero) == FR_ERR_MPI && teams[0].broken);

@@ -13,7 +13,7 @@ struct fr_coll_team *fr_coll_team_clone_new(struct fr_coll_team *team);
 
 // Makes the team for nonblocking operations of a team that has a slab. All ranks are to agree that
 // they could. Returns false without memory.
-bool fr_coll_team_make_beside(struct fr_coll_team *team);
+bool fr_coll_team_make_nonblocking(struct fr_coll_team *team);
 
 // Gives a team, and its team for nonblocking operations, parts of the slab of `parent`, which has
 // all its ranks and a slab. All ranks of the team come in the same call. Returns false on all ranks

@@ -14,8 +14,8 @@ struct fr_coll_queued {
     struct fr_coll_task task;
     // Does the operation where the task ends with FR_ERR_UNSUPPORTED, as fr_coll_task_progress does
     // it. Any thread calls it, so it calls no function of MPI. NULL: that is the end.
-    enum fr_status (*instead)(struct fr_coll_queued *queued, bool *over);
-    bool is_instead;       // the task has ended so, and that function goes on
+    enum fr_status (*fallback)(struct fr_coll_queued *queued, bool *over);
+    bool is_fallback;      // the task has ended so, and that function goes on
     enum fr_status status; // how all has ended, once it is over
     _Atomic bool over;     // no thread uses it any more
     struct fr_coll_queued *next;

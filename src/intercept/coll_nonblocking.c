@@ -2,7 +2,7 @@
 // Collectives as queued tasks: their start, their progress in calls, and their end.
 #include "config.h"
 
-#include "intercept/coll_later.h"
+#include "intercept/coll_nonblocking.h"
 
 #include "fabrail/coll/clone.h"
 #include "fabrail/coll/host_exchange.h"
@@ -19,16 +19,16 @@
 // ended it, and has left to tell the others why before it says so.
 static bool advance(struct fr_request_op *op)
 {
-    struct fr_intercept_later *later = op->schedule->own;
-    if (!atomic_load(&later->queued.over))
+    struct fr_intercept_nonblocking *coll = op->schedule->own;
+    if (!atomic_load(&coll->queued.over))
         fr_coll_queue_progress();
-    bool over = atomic_load(&later->queued.over);
-    fr_coll_team_send_notices(later->team);
+    bool over = atomic_load(&coll->queued.over);
+    fr_coll_team_send_notices(coll->team);
     if (!over)
         return false;
     fr_request_schedule_await(op->schedule, false);
-    fr_coll_host_end(later->team, later->host);
-    enum fr_status status = later->kind->end(later);
+    fr_coll_host_end(coll->team, coll->host);
+    enum fr_status status = coll->kind->end(coll);
     if (status != FR_OK)
         op->schedule->error = fr_request_tell_failure(op, status);
     return true;
@@ -46,61 +46,61 @@ static bool is_on_host(const struct fr_request_op *op)
 // Does the operation where some rank cannot take part in the task.
 static enum fr_status go_on_by_cpus(struct fr_coll_queued *queued, bool *over)
 {
-    const struct fr_intercept_later *later =
-        (void *)((char *)queued - offsetof(struct fr_intercept_later, queued));
-    return fr_coll_host_progress(later->team, later->host, over);
+    const struct fr_intercept_nonblocking *coll =
+        (void *)((char *)queued - offsetof(struct fr_intercept_nonblocking, queued));
+    return fr_coll_host_progress(coll->team, coll->host, over);
 }
 
 // Begins with what this call has put into the queue. It goes on as a call that waits does, and
 // other ranks know. They may have counted on it just as it stopped, so it goes on once more.
 static void begin_queued(struct fr_coll_team *team)
 {
-    atomic_fetch_add_explicit(&team->later.awaited, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&team->nonblocking_awaited, 1, memory_order_relaxed);
     fr_coll_queue_progress();
-    atomic_fetch_sub_explicit(&team->later.awaited, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&team->nonblocking_awaited, 1, memory_order_relaxed);
     fr_coll_queue_progress();
 }
 
 // Begins as begin_queued does where the application's work on the memory may not be over. Only this
 // thread asks for that, since it has a default stream of its own. What is not launched by the end
 // of this call waits for the work in it, as the application may have other work in the next one.
-static void begin_deferred(struct fr_intercept_later *later)
+static void begin_deferred(struct fr_intercept_nonblocking *coll)
 {
-    struct fr_coll_team *team = later->team;
+    struct fr_coll_team *team = coll->team;
     fr_coll_queue_hold(team);
-    fr_coll_queue_add(&later->queued);
+    fr_coll_queue_add(&coll->queued);
     fr_coll_queue_progress_held(team);
-    if (!atomic_load(&later->queued.over))
-        later->kind->sync(later);
-    later->defers = false;
+    if (!atomic_load(&coll->queued.over))
+        coll->kind->sync(coll);
+    coll->defers = false;
     fr_coll_queue_release(team);
     fr_coll_queue_progress();
 }
 
 static int start(struct fr_request_op *op)
 {
-    struct fr_intercept_later *later = op->schedule->own;
-    struct fr_coll_host *host = later->host;
-    later->defers =
-        later->team->slab && later->team->queue.used && later->team->begun == later->team->ended;
-    enum fr_status status = later->kind->open(later);
+    struct fr_intercept_nonblocking *coll = op->schedule->own;
+    struct fr_coll_host *host = coll->host;
+    coll->defers =
+        coll->team->slab && coll->team->queue.used && coll->team->begun == coll->team->ended;
+    enum fr_status status = coll->kind->open(coll);
     if (!is_on_host(op)) // its buffers count once the ranks have agreed, maybe in another call
         fr_report_touch(FR_PATH_PEER, op->comm_label);
     host->call = fr_abi_rows[op->fn].name;
-    host->number = later->team->later.begun++;
+    host->number = coll->team->nonblocking_begun++;
     fr_intercept_coll_fix_context(&host->send_range);
     fr_intercept_coll_fix_context(&host->receive_range);
     if (status == FR_OK)
-        later->kind->begin(later);
+        coll->kind->begin(coll);
     else
-        fr_coll_task_begin_declined(&later->queued.task, later->team, host->call);
-    later->queued.instead = later->team->slab ? NULL : go_on_by_cpus;
-    later->queued.task.host = later->is_short || later->team->slab ? host : NULL;
-    if (later->defers) {
-        begin_deferred(later);
+        fr_coll_task_begin_declined(&coll->queued.task, coll->team, host->call);
+    coll->queued.fallback = coll->team->slab ? NULL : go_on_by_cpus;
+    coll->queued.task.host = coll->is_short || coll->team->slab ? host : NULL;
+    if (coll->defers) {
+        begin_deferred(coll);
     } else {
-        fr_coll_queue_add(&later->queued);
-        begin_queued(later->team);
+        fr_coll_queue_add(&coll->queued);
+        begin_queued(coll->team);
     }
     op->schedule->is_quiet = is_on_host(op) && fr_coll_queue_has_thread();
     return fr_abi_mpi.SUCCESS;
@@ -108,30 +108,30 @@ static int start(struct fr_request_op *op)
 
 static void release(void *own)
 {
-    struct fr_intercept_later *later = own;
-    struct fr_coll_team *clone = later->op->persistent ? later->team : NULL;
-    fr_request_schedule_await(later->op->schedule, false);
+    struct fr_intercept_nonblocking *coll = own;
+    struct fr_coll_team *clone = coll->op->persistent ? coll->team : NULL;
+    fr_request_schedule_await(coll->op->schedule, false);
     if (clone)
         fr_coll_queue_close(clone);
-    fr_coll_host_end(later->team, later->host);
-    free(later);
+    fr_coll_host_end(coll->team, coll->host);
+    free(coll);
     fr_coll_team_clone_free(clone);
     fr_intercept_comms_free_later();
 }
 
-// Gives the operation a schedule that begins the task. It owns `later` and a team of its own then.
-static enum fr_status attach(struct fr_intercept_later *later)
+// Gives the operation a schedule that begins the task. It owns `coll` and a team of its own then.
+static enum fr_status attach(struct fr_intercept_nonblocking *coll)
 {
-    struct fr_request_op *op = later->op;
-    const size_t ranks = (size_t)later->team->size;
+    struct fr_request_op *op = coll->op;
+    const size_t ranks = (size_t)coll->team->size;
     enum fr_status status = fr_request_schedule_make(op, 0, start);
     if (status != FR_OK)
         return status;
-    op->schedule->own = later;
-    op->schedule->awaited = &later->team->later.awaited;
+    op->schedule->own = coll;
+    op->schedule->awaited = &coll->team->nonblocking_awaited;
     op->schedule->advance = advance;
     op->schedule->release = release;
-    return op->persistent && later->kind->reads_args
+    return op->persistent && coll->kind->reads_args
                ? fr_request_schedule_keep_args(op, ranks, ranks)
                : FR_OK;
 }
@@ -152,13 +152,13 @@ static bool fail_by_posts(struct fr_coll_team *team, const char *call)
     return fr_coll_task_run(&task) != FR_ERR_UNSUPPORTED;
 }
 
-void fr_intercept_later_fail(enum fr_fn fn, const fr_word *args, struct fr_coll_team *team)
+void fr_intercept_nonblocking_fail(enum fr_fn fn, const fr_word *args, struct fr_coll_team *team)
 {
     struct fr_request_op op = {.fn = fn};
     const char *call = fr_abi_rows[fn].name;
     memcpy(op.args, args, fr_abi_rows[fn].arg_count * sizeof(fr_word));
     const size_t bytes = count_bytes(&op, team);
-    const uint64_t number = team->later.begun++;
+    const uint64_t number = team->nonblocking_begun++;
     const bool by_posts = team->slab || fr_coll_host_posts_suit(team, bytes);
     if (by_posts && (fail_by_posts(team, call) || team->slab))
         return;
@@ -182,36 +182,36 @@ static int open_schedule(struct fr_request_op *op, struct fr_coll_team *team, en
     else
         fr_request_op_free(op);
     if (result != fr_abi_mpi.SUCCESS && team)
-        fr_intercept_later_fail(fn, args, team);
+        fr_intercept_nonblocking_fail(fn, args, team);
     return result;
 }
 
-static struct fr_intercept_later *make(struct fr_request_op *op, struct fr_coll_team *team,
-                                       const struct fr_intercept_later_kind *kind, size_t bytes,
-                                       enum fr_status *status)
+static struct fr_intercept_nonblocking *make(struct fr_request_op *op, struct fr_coll_team *team,
+                                             const struct fr_intercept_nonblocking_kind *kind,
+                                             size_t bytes, enum fr_status *status)
 {
-    struct fr_intercept_later *later = calloc(1, bytes);
+    struct fr_intercept_nonblocking *coll = calloc(1, bytes);
     *status = FR_ERR_NO_MEMORY;
-    if (!later)
+    if (!coll)
         return NULL;
-    later->kind = kind;
-    later->op = op;
-    later->team = team;
-    later->is_short = fr_coll_host_posts_suit(team, count_bytes(op, team));
-    *status = kind->prepare(later, fr_intercept_views_build(op));
-    return later;
+    coll->kind = kind;
+    coll->op = op;
+    coll->team = team;
+    coll->is_short = fr_coll_host_posts_suit(team, count_bytes(op, team));
+    *status = kind->prepare(coll, fr_intercept_views_build(op));
+    return coll;
 }
 
 // Gives a persistent operation a team of its own, on all ranks or on none. `status` says whether
 // this rank has made it so far: one that lacks memory tells the others.
 static bool attach_own_team(struct fr_request_op *op, struct fr_coll_team *team,
-                            struct fr_intercept_later *later, enum fr_status status)
+                            struct fr_intercept_nonblocking *coll, enum fr_status status)
 {
     struct fr_coll_team *clone = status == FR_OK ? fr_coll_team_clone_new(team) : NULL;
     bool made = false;
     if (clone) {
-        later->team = clone;
-        made = attach(later) == FR_OK;
+        coll->team = clone;
+        made = attach(coll) == FR_OK;
     }
     bool all = fr_coll_team_clone_open(team, made ? clone : NULL, fr_abi_rows[op->fn].name);
     if (!op->schedule) // which owns it otherwise
@@ -219,23 +219,24 @@ static bool attach_own_team(struct fr_request_op *op, struct fr_coll_team *team,
     return all;
 }
 
-bool fr_intercept_later_begin(struct fr_request_op *op, struct fr_coll_team *team,
-                              const struct fr_intercept_later_kind *kind, size_t bytes, int *result)
+bool fr_intercept_nonblocking_begin(struct fr_request_op *op, struct fr_coll_team *team,
+                                    const struct fr_intercept_nonblocking_kind *kind, size_t bytes,
+                                    int *result)
 {
-    struct fr_intercept_later *later = NULL;
+    struct fr_intercept_nonblocking *coll = NULL;
     enum fr_status status = FR_ERR_UNSUPPORTED;
-    struct fr_coll_team *for_later = fr_coll_team_for_later(team);
-    if (for_later && !op->persistent)
-        team = for_later;
-    if (for_later)
-        later = make(op, team, kind, bytes, &status);
+    struct fr_coll_team *for_nonblocking = fr_coll_team_for_nonblocking(team);
+    if (for_nonblocking && !op->persistent)
+        team = for_nonblocking;
+    if (for_nonblocking)
+        coll = make(op, team, kind, bytes, &status);
     bool begins = status == FR_OK || status == FR_ERR_NO_MEMORY; // then the others begin a task
     if (begins && op->persistent)
-        begins = attach_own_team(op, team, later, status);
+        begins = attach_own_team(op, team, coll, status);
     else if (status == FR_OK)
-        status = attach(later);
+        status = attach(coll);
     if (!op->schedule)
-        free(later);
+        free(coll);
     if (!begins) {
         fr_request_op_free(op);
         return false;

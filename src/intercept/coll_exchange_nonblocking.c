@@ -4,10 +4,10 @@
 
 #include "fabrail/coll/host_exchange.h"
 #include "intercept/coll_exchange.h"
-#include "intercept/coll_later.h"
+#include "intercept/coll_nonblocking.h"
 
 struct exchange {
-    struct fr_intercept_later later;
+    struct fr_intercept_nonblocking coll;
     struct fr_intercept_exchange part;
     struct fr_coll_host_exchange host;
     size_t likely_bytes;
@@ -15,17 +15,17 @@ struct exchange {
     struct fr_coll_slot slots[]; // two a rank
 };
 
-static struct exchange *exchange_of(struct fr_intercept_later *later)
+static struct exchange *exchange_of(struct fr_intercept_nonblocking *coll)
 {
-    return (struct exchange *)(void *)later;
+    return (struct exchange *)(void *)coll;
 }
 
-static enum fr_status prepare(struct fr_intercept_later *later, enum fr_status viewed)
+static enum fr_status prepare(struct fr_intercept_nonblocking *coll, enum fr_status viewed)
 {
-    struct exchange *own = exchange_of(later);
-    own->likely_bytes = fr_intercept_exchange_bytes(later->op, later->team);
+    struct exchange *own = exchange_of(coll);
+    own->likely_bytes = fr_intercept_exchange_bytes(coll->op, coll->team);
     own->viewed = viewed;
-    later->host = &own->host.host;
+    coll->host = &own->host.host;
     return FR_OK;
 }
 
@@ -41,18 +41,18 @@ static void leave_device(struct fr_coll_host *host)
 }
 
 // The program may have other memory at its addresses since the last start of a persistent request.
-static enum fr_status open_memory(struct fr_intercept_later *later)
+static enum fr_status open_memory(struct fr_intercept_nonblocking *coll)
 {
-    struct exchange *own = exchange_of(later);
+    struct exchange *own = exchange_of(coll);
     struct fr_intercept_exchange *part = &own->part;
     enum fr_status status = own->viewed;
     if (status == FR_OK)
-        status = fr_intercept_exchange_describe(part, later->op, later->team, own->slots, true);
+        status = fr_intercept_exchange_describe(part, coll->op, coll->team, own->slots, true);
     else
         *part =
-            (struct fr_intercept_exchange){.op = later->op, .team = later->team, .failure = status};
-    part->send.takes_host = part->receive.takes_host = !later->is_short;
-    part->defers = later->defers;
+            (struct fr_intercept_exchange){.op = coll->op, .team = coll->team, .failure = status};
+    part->send.takes_host = part->receive.takes_host = !coll->is_short;
+    part->defers = coll->defers;
     if (status == FR_OK)
         status = fr_intercept_exchange_open(part);
     own->host = (struct fr_coll_host_exchange){
@@ -60,37 +60,38 @@ static enum fr_status open_memory(struct fr_intercept_later *later)
                  .send_range = fr_intercept_exchange_send_range(part),
                  .receive_range = part->receive.range,
                  .likely_bytes = own->likely_bytes,
-                 .is_short = later->is_short,
+                 .is_short = coll->is_short,
                  .leave_device = leave_device},
         .sends = own->slots,
-        .receives = own->slots + later->team->size,
+        .receives = own->slots + coll->team->size,
     };
-    fr_coll_host_exchange_prepare(later->team, &own->host);
+    fr_coll_host_exchange_prepare(coll->team, &own->host);
     return status;
 }
 
-static void begin(struct fr_intercept_later *later)
+static void begin(struct fr_intercept_nonblocking *coll)
 {
-    fr_intercept_exchange_begin(&exchange_of(later)->part, &later->queued.task, later->team);
+    fr_intercept_exchange_begin(&exchange_of(coll)->part, &coll->queued.task, coll->team);
 }
 
 // A failure comes once more when the memory is used.
-static void sync_part(struct fr_intercept_later *later)
+static void sync_part(struct fr_intercept_nonblocking *coll)
 {
-    struct fr_intercept_exchange *part = &exchange_of(later)->part;
-    later->queued.task.part.is_synced = fr_intercept_exchange_sync(part) == FR_OK;
+    struct fr_intercept_exchange *part = &exchange_of(coll)->part;
+    coll->queued.task.part.is_synced = fr_intercept_exchange_sync(part) == FR_OK;
 }
 
-static enum fr_status end(struct fr_intercept_later *later)
+static enum fr_status end(struct fr_intercept_nonblocking *coll)
 {
-    struct exchange *own = exchange_of(later);
-    own->part.is_by_cpus = fr_intercept_later_is_by_cpus(later);
-    return fr_intercept_exchange_end(&own->part, later->queued.status);
+    struct exchange *own = exchange_of(coll);
+    own->part.is_by_cpus = fr_intercept_nonblocking_is_by_cpus(coll);
+    return fr_intercept_exchange_end(&own->part, coll->queued.status);
 }
 
-bool fr_intercept_exchange_later(struct fr_request_op *op, struct fr_coll_team *team, int *result)
+bool fr_intercept_exchange_begin_nonblocking(struct fr_request_op *op, struct fr_coll_team *team,
+                                             int *result)
 {
-    static const struct fr_intercept_later_kind kind = {
+    static const struct fr_intercept_nonblocking_kind kind = {
         .prepare = prepare,
         .open = open_memory,
         .begin = begin,
@@ -98,5 +99,5 @@ bool fr_intercept_exchange_later(struct fr_request_op *op, struct fr_coll_team *
         .end = end,
     };
     size_t slots = 2 * (size_t)team->size * sizeof(struct fr_coll_slot);
-    return fr_intercept_later_begin(op, team, &kind, sizeof(struct exchange) + slots, result);
+    return fr_intercept_nonblocking_begin(op, team, &kind, sizeof(struct exchange) + slots, result);
 }

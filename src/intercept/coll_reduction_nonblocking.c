@@ -4,21 +4,21 @@
 
 #include "fabrail/coll/host_reduce.h"
 #include "fabrail/policy/coll_plan.h"
-#include "intercept/coll_later.h"
+#include "intercept/coll_nonblocking.h"
 #include "intercept/coll_reduction.h"
 #include "intercept/views.h"
 
 #include <string.h>
 
 struct reduction {
-    struct fr_intercept_later later;
+    struct fr_intercept_nonblocking coll;
     struct fr_intercept_reduction part;
     struct fr_coll_host_reduce host;
 };
 
-static struct reduction *reduction_of(struct fr_intercept_later *later)
+static struct reduction *reduction_of(struct fr_intercept_nonblocking *coll)
 {
-    return (struct reduction *)(void *)later;
+    return (struct reduction *)(void *)coll;
 }
 
 // Notes where the program has vector and result, for a reduction by CPUs.
@@ -30,46 +30,45 @@ static void set_host(struct reduction *own)
     own->host = (struct fr_coll_host_reduce){
         .host = {.send_range = vector->range,
                  .receive_range = receive->range,
-                 .is_short = own->later.is_short},
+                 .is_short = own->coll.is_short},
         .reduce = &part->part,
         .vector = vector->base,
         .result = receive->base,
         .receives = fr_intercept_reduction_receives(part),
     };
-    fr_coll_host_reduce_prepare(own->later.team, &own->host);
+    fr_coll_host_reduce_prepare(own->coll.team, &own->host);
 }
 
 // A failure comes once more when the memory is used.
-static void sync_part(struct fr_intercept_later *later)
+static void sync_part(struct fr_intercept_nonblocking *coll)
 {
-    const struct fr_intercept_reduction *reduction = &reduction_of(later)->part;
+    const struct fr_intercept_reduction *reduction = &reduction_of(coll)->part;
     const bool reads_result = reduction->in_place && !reduction->sends_apart;
     const struct fr_intercept_coll_buffer *receive = &reduction->receive;
     bool synced = fr_intercept_coll_buffer_await_app(receive) == FR_OK;
     synced =
         fr_intercept_coll_buffer_await_app(reads_result ? receive : &reduction->send) == FR_OK &&
         synced;
-    reduction_of(later)->part.part.is_synced = later->queued.task.part.is_synced = synced;
+    reduction_of(coll)->part.part.is_synced = coll->queued.task.part.is_synced = synced;
 }
 
 // The program may have freed memory since the last start of a persistent request, and have other
 // memory at its address.
-static enum fr_status open_memory(struct fr_intercept_later *later)
+static enum fr_status open_memory(struct fr_intercept_nonblocking *coll)
 {
-    struct reduction *own = reduction_of(later);
+    struct reduction *own = reduction_of(coll);
     struct fr_intercept_reduction *reduction = &own->part;
     struct fr_coll_reduce *part = &reduction->part;
     enum fr_status status = FR_OK;
-    if (later->op->persistent)
-        status =
-            fr_intercept_reduction_describe(reduction, later->op, later->team, !later->is_short);
+    if (coll->op->persistent)
+        status = fr_intercept_reduction_describe(reduction, coll->op, coll->team, !coll->is_short);
     set_host(own);
     if (status == FR_OK)
         status = fr_intercept_reduction_open(reduction);
     part->is_queued = true;
     part->is_synced = false;
-    if (!later->defers)
-        sync_part(later);
+    if (!coll->defers)
+        sync_part(coll);
     if (status != FR_OK)
         return status;
     fr_intercept_coll_fix_context(&part->mover);
@@ -78,21 +77,21 @@ static enum fr_status open_memory(struct fr_intercept_later *later)
     return FR_OK;
 }
 
-static void begin(struct fr_intercept_later *later)
+static void begin(struct fr_intercept_nonblocking *coll)
 {
-    fr_coll_reduce_begin(&later->queued.task, later->team, &reduction_of(later)->part.part);
+    fr_coll_reduce_begin(&coll->queued.task, coll->team, &reduction_of(coll)->part.part);
 }
 
-static enum fr_status end(struct fr_intercept_later *later)
+static enum fr_status end(struct fr_intercept_nonblocking *coll)
 {
-    const struct fr_coll_queued *queued = &later->queued;
-    const bool by_cpus = fr_intercept_later_is_by_cpus(later);
+    const struct fr_coll_queued *queued = &coll->queued;
+    const bool by_cpus = fr_intercept_nonblocking_is_by_cpus(coll);
     enum fr_status status = fr_intercept_reduction_end(
-        &reduction_of(later)->part, by_cpus ? FR_ERR_UNSUPPORTED : queued->status);
+        &reduction_of(coll)->part, by_cpus ? FR_ERR_UNSUPPORTED : queued->status);
     if (!by_cpus)
         return status;
     if (queued->status == FR_OK)
-        fr_intercept_coll_buffer_count_staged(later->op);
+        fr_intercept_coll_buffer_count_staged(coll->op);
     return queued->status;
 }
 
@@ -152,27 +151,27 @@ bool fr_intercept_reduction_pays(enum fr_fn fn, const fr_word *args,
     struct fr_request_op op = {.fn = fn};
     memcpy(op.args, args, row->arg_count * sizeof(fr_word));
     size_t bytes = fr_intercept_reduction_bytes(&op, team);
-    return bytes > 0 && fr_coll_team_may_begin_later(team) &&
+    return bytes > 0 && fr_coll_team_may_begin_nonblocking(team) &&
            (team->slab || fr_policy_is_worth_task((int64_t)bytes, team->size));
 }
 
-static enum fr_status prepare(struct fr_intercept_later *later, enum fr_status viewed)
+static enum fr_status prepare(struct fr_intercept_nonblocking *coll, enum fr_status viewed)
 {
-    struct reduction *own = reduction_of(later);
-    later->host = &own->host.host;
+    struct reduction *own = reduction_of(coll);
+    coll->host = &own->host.host;
     if (viewed == FR_OK)
-        viewed =
-            fr_intercept_reduction_describe(&own->part, later->op, later->team, !later->is_short);
+        viewed = fr_intercept_reduction_describe(&own->part, coll->op, coll->team, !coll->is_short);
     return viewed == FR_OK && is_wrong(&own->part) ? FR_ERR_UNSUPPORTED : viewed;
 }
 
-bool fr_intercept_reduce_later(struct fr_request_op *op, struct fr_coll_team *team, int *result)
+bool fr_intercept_reduction_begin_nonblocking(struct fr_request_op *op, struct fr_coll_team *team,
+                                              int *result)
 {
-    static const struct fr_intercept_later_kind kind = {.prepare = prepare,
-                                                        .open = open_memory,
-                                                        .begin = begin,
-                                                        .sync = sync_part,
-                                                        .end = end,
-                                                        .reads_args = true};
-    return fr_intercept_later_begin(op, team, &kind, sizeof(struct reduction), result);
+    static const struct fr_intercept_nonblocking_kind kind = {.prepare = prepare,
+                                                              .open = open_memory,
+                                                              .begin = begin,
+                                                              .sync = sync_part,
+                                                              .end = end,
+                                                              .reads_args = true};
+    return fr_intercept_nonblocking_begin(op, team, &kind, sizeof(struct reduction), result);
 }

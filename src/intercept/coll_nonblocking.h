@@ -5,35 +5,35 @@
 //
 // All ranks decide alike which collectives begin so, by what they have in common: a rank that has
 // begun one cannot do it by the real MPI any more.
-#ifndef FR_INTERCEPT_COLL_LATER_H
-#define FR_INTERCEPT_COLL_LATER_H
+#ifndef FR_INTERCEPT_COLL_NONBLOCKING_H
+#define FR_INTERCEPT_COLL_NONBLOCKING_H
 
 #include "fabrail/coll/host.h"
 #include "fabrail/coll/queue.h"
 #include "fabrail/request/schedule.h"
 #include "intercept/intercept_int.h"
 
-struct fr_intercept_later;
+struct fr_intercept_nonblocking;
 
 // The functions that differ between reductions and exchanges.
-struct fr_intercept_later_kind {
+struct fr_intercept_nonblocking_kind {
     // Prepares an operation once, and sets `host`. `viewed` says how its views could be built.
     // Returns FR_ERR_UNSUPPORTED where this rank begins nothing, as no other one does.
-    enum fr_status (*prepare)(struct fr_intercept_later *later, enum fr_status viewed);
+    enum fr_status (*prepare)(struct fr_intercept_nonblocking *coll, enum fr_status viewed);
     // Makes this rank's memory ready at each start, and prepares `host`, whose call and number are
     // written later. A task that declines begins where it does not return FR_OK.
-    enum fr_status (*open)(struct fr_intercept_later *later);
-    void (*begin)(struct fr_intercept_later *later); // begins the queued task
+    enum fr_status (*open)(struct fr_intercept_nonblocking *coll);
+    void (*begin)(struct fr_intercept_nonblocking *coll); // begins the queued task
     // Waits for the application's work on the memory, which `open` does where it is not deferred.
-    void (*sync)(struct fr_intercept_later *later);
+    void (*sync)(struct fr_intercept_nonblocking *coll);
     // Ends the operation, whose queued task is over. Returns how all has ended.
-    enum fr_status (*end)(struct fr_intercept_later *later);
+    enum fr_status (*end)(struct fr_intercept_nonblocking *coll);
     bool reads_args; // `open` reads arrays and datatypes among the arguments
 };
 
 // A collective that goes on when its call has returned. The first member of a kind's own struct.
-struct fr_intercept_later {
-    const struct fr_intercept_later_kind *kind;
+struct fr_intercept_nonblocking {
+    const struct fr_intercept_nonblocking_kind *kind;
     struct fr_request_op *op;
     struct fr_coll_team *team; // its tasks do the operation; a persistent one has its own
     struct fr_coll_queued queued;
@@ -47,14 +47,14 @@ struct fr_intercept_later {
 // other. Owns the operation then. `bytes` has the size of the kind's struct. *result is what the
 // application's call returns; an error is yet to be raised. Else it frees the operation and returns
 // false, as all ranks do.
-bool fr_intercept_later_begin(struct fr_request_op *op, struct fr_coll_team *team,
-                              const struct fr_intercept_later_kind *kind, size_t bytes,
-                              int *result);
+bool fr_intercept_nonblocking_begin(struct fr_request_op *op, struct fr_coll_team *team,
+                                    const struct fr_intercept_nonblocking_kind *kind, size_t bytes,
+                                    int *result);
 
 // Returns whether CPUs have done an operation that is over.
-static inline bool fr_intercept_later_is_by_cpus(const struct fr_intercept_later *later)
+static inline bool fr_intercept_nonblocking_is_by_cpus(const struct fr_intercept_nonblocking *coll)
 {
-    return later->queued.is_instead || later->queued.task.is_by_posts;
+    return coll->queued.is_fallback || coll->queued.task.is_by_posts;
 }
 
 // Finds out whether the MPI library refuses equal send and receive buffers. Called in MPI_Init.
@@ -73,7 +73,7 @@ bool fr_intercept_exchange_pays(enum fr_fn fn, const fr_word *args,
 
 // Says that this rank has no memory to begin an operation that is no persistent one. The others may
 // have begun it, and it fails on them as well.
-void fr_intercept_later_fail(enum fr_fn fn, const fr_word *args, struct fr_coll_team *team);
+void fr_intercept_nonblocking_fail(enum fr_fn fn, const fr_word *args, struct fr_coll_team *team);
 
 // Returns how many bytes a rank's vector has. All ranks find the same.
 size_t fr_intercept_reduction_bytes(const struct fr_request_op *op,
@@ -83,8 +83,10 @@ size_t fr_intercept_reduction_bytes(const struct fr_request_op *op,
 // know. All ranks find the same.
 size_t fr_intercept_exchange_bytes(const struct fr_request_op *op, const struct fr_coll_team *team);
 
-// Begin a collective that pays, as fr_intercept_later_begin does.
-bool fr_intercept_reduce_later(struct fr_request_op *op, struct fr_coll_team *team, int *result);
-bool fr_intercept_exchange_later(struct fr_request_op *op, struct fr_coll_team *team, int *result);
+// Begin a collective that pays, as fr_intercept_nonblocking_begin does.
+bool fr_intercept_reduction_begin_nonblocking(struct fr_request_op *op, struct fr_coll_team *team,
+                                              int *result);
+bool fr_intercept_exchange_begin_nonblocking(struct fr_request_op *op, struct fr_coll_team *team,
+                                             int *result);
 
 #endif
