@@ -91,7 +91,7 @@ static bool take(int input, struct fr_child_result *result)
     return true;
 }
 
-// Whether it has ended; it stays there for reap.
+// Returns whether it has ended; it stays there for reap.
 static bool has_ended(pid_t child)
 {
     siginfo_t facts = {.si_pid = 0};

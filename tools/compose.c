@@ -122,8 +122,8 @@ static const char *asked_list(int end, char *const *words)
     return list;
 }
 
-// Whether the programs stand in a file, for which Open MPI 4 takes no -x of the command line, and
-// PRRTE nothing else.
+// Returns whether the programs stand in a file, for which Open MPI 4 takes no -x of the command
+// line, and PRRTE nothing else.
 static bool has_file(int end, char *const *words)
 {
     for (int i = 1; i < end; i++) {
@@ -133,7 +133,7 @@ static bool has_file(int end, char *const *words)
     return false;
 }
 
-// Whether the launcher's own options set LD_PRELOAD for the ranks, which would undo ours.
+// Returns whether the launcher's own options set LD_PRELOAD for the ranks, which would undo ours.
 static bool sets_preload(enum fr_launch_family family, int count, char *const *words)
 {
     static const char name[] = "LD_PRELOAD";

@@ -22,7 +22,7 @@ FR_MUST_CHECK bool fr_elf_read(const char *path, struct fr_elf *elf);
 // this machine's width and byte order, or not a whole one.
 void fr_elf_list_needed(const char *path, struct fr_words *names);
 
-// Whether two files are for the same kind of machine.
+// Returns whether two files are for the same kind of machine.
 bool fr_elf_matches(const struct fr_elf *a, const struct fr_elf *b);
 
 // Such as "aarch64" or "64-bit machine 243"; the text lives until the next call but one.

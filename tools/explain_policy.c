@@ -79,7 +79,7 @@ static bool must_leave(enum fr_fn fn)
             strstr(fr_abi_rows[fn].name, "Ibs") != NULL);
 }
 
-// Whether other processes can map the application's own memory.
+// Returns whether other processes can map the application's own memory.
 static bool kind_can(enum fr_device_kind kind, unsigned caps)
 {
     return (fr_device_kind_caps(kind) & caps) != 0;

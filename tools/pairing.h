@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether a program and a launcher are of one MPI.
+// Finds out whether a program and a launcher are of one MPI.
 #ifndef FR_TOOLS_PAIRING_H
 #define FR_TOOLS_PAIRING_H
 

@@ -72,7 +72,8 @@ struct fr_tools_job_site {
     uint64_t path_bytes[FR_TOOLS_JOB_PATHS];
 };
 
-// Whether a function starts or ends MPI, whose time would make that of all others look like none.
+// Returns whether a function starts or ends MPI, whose time would make that of all others look like
+// none.
 bool fr_tools_job_is_of_start(const char *name);
 
 // Returns advice that would spare these buffers the way that they took, NULL for none.

@@ -53,7 +53,7 @@ FR_MUST_CHECK bool fr_tune_gpus_measure(const struct fr_tune_gpus *gpus, size_t 
 FR_MUST_CHECK bool fr_tune_table_measure(const struct fr_tune_rig *rig,
                                          struct fr_policy_tuning *tuning);
 
-// Whether a size can be measured with these GPUs.
+// Returns whether a size can be measured with these GPUs.
 bool fr_tune_measures(const struct fr_tune_rig *rig, enum fr_policy_size size);
 // Measures what it takes, with all GPUs that have a part, to move `bytes` in the two ways between
 // which a size decides, the one for smaller ones first: median of the slowest GPU's time. All

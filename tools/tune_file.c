@@ -96,7 +96,8 @@ static bool begins(const char *line, size_t bytes, const char *with)
     return bytes >= strlen(with) && memcmp(line, with, strlen(with)) == 0;
 }
 
-// Whether a line of the old section gives way: its heading, the same sizes, and their comment.
+// Returns whether a line of the old section gives way: its heading, the same sizes, and their
+// comment.
 static bool is_replaced(const struct fr_tune_section *section, const char *line, size_t bytes)
 {
     enum fr_policy_size size = fr_policy_tuning_line(line, bytes);

@@ -30,10 +30,10 @@ struct fr_tune_plan {
 // take the engines that `tuning` says.
 void fr_tune_plan_make(struct fr_tune_plan *plan, const struct fr_policy_tuning *tuning);
 
-// Whether a GPU, by its place in the rig, does anything.
+// Returns whether a GPU, by its place in the rig, does anything.
 bool fr_tune_plan_has_part(const struct fr_tune_plan *plan, int gpu);
 
-// Whether piece `piece` of the receive buffer of a GPU is written, and with which words.
+// Returns whether piece `piece` of the receive buffer of a GPU is written, and with which words.
 bool fr_tune_plan_writes(const struct fr_tune_plan *plan, int gpu, int piece, uint32_t *word);
 
 #endif

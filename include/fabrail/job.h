@@ -19,8 +19,8 @@ int fr_job_size(void);
 // MPI_Init, after fr_job_note.
 void fr_job_warn_alone(void);
 
-// Whether a process understands messages by rendezvous (module rndv). One whose receives are still
-// to be proven to come to Fabrail says later that it does.
+// Says whether a process understands messages by rendezvous (module rndv). One whose receives are
+// still to be proven to come to Fabrail says later that it does.
 enum fr_job_takes { FR_JOB_TAKES_NONE, FR_JOB_TAKES_RTS, FR_JOB_TAKES_LATER };
 
 // Facts that each process tells all others about itself, once.
@@ -117,7 +117,8 @@ bool fr_job_has_failed(void);
 // the communicator.
 int fr_job_rank_in(fr_word comm, int rank, uint64_t *id);
 
-// Does so for a communicator that has a name, and writes that. Returns -1 for any other.
+// Returns the rank in MPI_COMM_WORLD as fr_job_rank_in does, for a communicator that has a name,
+// and writes the name. Returns -1 for any other communicator.
 int fr_job_rank_named(fr_word comm, int rank, uint64_t *name);
 
 // Returns the name of a communicator. It is the same on all its processes, inter-communicators
@@ -136,7 +137,7 @@ void fr_job_comm_note_promise(fr_word comm, const char *kinds, bool host_alone);
 // Copies the promise of a communicator. Returns false where there is none, or no room.
 bool fr_job_comm_promise(fr_word comm, char *kinds, size_t room);
 
-// Whether host memory alone has been promised for any communicator so far.
+// Says whether host memory alone has been promised for any communicator so far.
 extern _Atomic bool fr_job_any_host_comms;
 
 // Returns whether it has been promised for this one.

@@ -51,7 +51,7 @@ struct fr_policy_pieces {
     size_t bytes;
 };
 
-// Whether one kernel makes the copy, in place of these calls.
+// Says whether one kernel makes the copy, in place of these calls.
 struct fr_policy_packing {
     bool by_kernel;
     const char *reason; // static text

@@ -66,7 +66,7 @@ extern FR_TLS uint64_t fr_request_call;
 // have higher numbers. Claims of calls before it were left for certain.
 extern FR_TLS uint64_t fr_request_outermost;
 
-// Whether calls of this thread may have been left by an error handler.
+// Says whether calls of this thread may have been left by an error handler.
 extern FR_TLS bool fr_request_any_abandoned;
 
 // Notes that the application has made an error handler of its own, by which it may leave a call.
@@ -80,11 +80,11 @@ void fr_request_parts_made(void);
 void fr_request_set_serial(bool yes);
 extern bool fr_request_serial;
 
-// Whether calls come one at a time and no error handler leaves one.
+// Says whether calls come one at a time and no error handler leaves one.
 extern bool fr_request_alone;
 
-// Whether a message was matched, to be received later, that may have an RTS and could not be marked
-// as taken. An RTS that seems to wait may be that one.
+// Says whether a message was matched, to be received later, that may have an RTS and could not be
+// marked as taken. An RTS that seems to wait may be that one.
 extern _Atomic bool fr_request_any_unmarked;
 
 // Number of operations in the side table that are not plain.
@@ -164,7 +164,7 @@ extern _Atomic size_t fr_request_expected;
 // Adds `count`, which may be negative, to that number.
 void fr_request_expect(int count);
 
-// Whether senders have had to wait for this process lately.
+// Says whether senders have had to wait for this process lately.
 extern _Atomic bool fr_request_awaited;
 
 // Returns whether others may depend on this process while it waits for something else. Senders may

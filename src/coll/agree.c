@@ -105,8 +105,8 @@ static void sync_app_work(struct fr_coll_task *task)
         fr_coll_agree_refuse(task);
 }
 
-// Whether this rank is in a past operation again: it has the same slots and the same memory, which
-// is still mapped.
+// Returns whether this rank is in a past operation again: it has the same slots and the same
+// memory, which is still mapped.
 static bool is_again(const struct fr_coll_memory *memory, unsigned index, size_t slot_bytes)
 {
     const struct fr_coll_past *past = &memory->pasts[index];
@@ -139,8 +139,8 @@ static void go_back(struct fr_coll_memory *memory, unsigned mark)
     memory->last = memory->pasts[mark - 1].set;
 }
 
-// Whether a kernel may move the bytes at once, when all ranks say that all is as it was. The plan
-// rests on the past operation.
+// Returns whether a kernel may move the bytes at once, when all ranks say that all is as it was.
+// The plan rests on the past operation.
 static bool plan(struct fr_coll_task *task)
 {
     struct fr_coll_team *team = task->team;
@@ -194,9 +194,9 @@ void fr_coll_agree_refuse(struct fr_coll_task *task)
     task->mark = 0;
 }
 
-// Whether a rank has marked its advert. It then says just what it said in the last operation that
-// was agreed on. It is eligible, tells of nothing freed, and its rank holds what was mapped for
-// that operation.
+// Returns whether a rank has marked its advert. It then says just what it said in the last
+// operation that was agreed on. It is eligible, tells of nothing freed, and its rank holds what was
+// mapped for that operation.
 static bool is_usual(const struct fr_coll_task *task, int rank)
 {
     return task->team->slab ? task->alike
@@ -216,8 +216,8 @@ static bool forget_freed(const struct fr_coll_task *task, int rank)
     return true;
 }
 
-// Whether every rank is in the same operation, with memory that others reach. All ranks see the
-// same.
+// Returns whether every rank is in the same operation, with memory that others reach. All ranks see
+// the same.
 static bool all_advertise(const struct fr_coll_task *task)
 {
     bool all = true;
@@ -233,8 +233,8 @@ static bool all_advertise(const struct fr_coll_task *task)
     return all;
 }
 
-// Whether all ranks advertise the memory of this set, and have mapped what they need of it. All
-// ranks see the same.
+// Returns whether all ranks advertise the memory of this set, and have mapped what they need of it.
+// All ranks see the same.
 static bool is_held(const struct fr_coll_task *task, unsigned index)
 {
     const struct fr_coll_memory *memory = task->team->memory;

@@ -6,7 +6,8 @@
 #include "fabrail/coll/alltoall.h"
 #include "fabrail/ipc/engine.h"
 
-// Whether this rank's own slice can go straight to where it belongs instead of to workspace.
+// Returns whether this rank's own slice can go straight to where it belongs instead of to
+// workspace.
 static bool spares_own(const struct fr_coll_alltoall *exchange)
 {
     return fr_coll_can_spare(&exchange->after, &exchange->send_range);
@@ -46,7 +47,7 @@ static bool plan(const struct fr_coll_team *team, const struct fr_coll_alltoall 
     return fits;
 }
 
-// Whether something that this rank sends has gaps, here or where it goes.
+// Returns whether something that this rank sends has gaps, here or where it goes.
 static bool is_shaped(const struct fr_coll_team *team, const struct fr_coll_alltoall *exchange)
 {
     const struct fr_coll_slot *slots = fr_coll_agreed_slots(team);

@@ -35,7 +35,7 @@ static size_t plan_step(const struct fr_coll_team *team, const struct fr_coll_bc
     return count;
 }
 
-// Whether the data have gaps, here or where they go.
+// Returns whether the data have gaps, here or where they go.
 static bool is_shaped(const struct fr_coll_team *team, const struct fr_coll_bcast *bcast)
 {
     const struct fr_coll_slot *slots = fr_coll_agreed_slots(team);

@@ -106,7 +106,7 @@ void *fr_coll_host_chunk(const struct fr_coll_team *team, const struct fr_coll_h
            ((size_t)rank * DEPTH + chunk % DEPTH) * host->chunk_bytes;
 }
 
-// Whether a rank's data reach into a chunk.
+// Returns whether a rank's data reach into a chunk.
 static bool has_chunk(const struct fr_coll_host *host, int rank, uint64_t chunk)
 {
     return chunk < line_of(host, rank)->chunks;
@@ -220,7 +220,7 @@ static bool have_all_attached(const struct fr_coll_team *team, const struct fr_c
     return atomic_load(&header->attached) == (uint32_t)team->size;
 }
 
-// Whether all ranks have gone through so many chunks.
+// Returns whether all ranks have gone through so many chunks.
 static bool have_all_passed(const struct fr_coll_team *team, const struct fr_coll_host *host,
                             uint64_t chunks)
 {
@@ -285,7 +285,7 @@ static enum fr_status share(const struct fr_coll_team *team, struct fr_coll_host
     return FR_OK;
 }
 
-// Whether a rank has done all to a chunk that this one needs before it can take its part.
+// Returns whether a rank has done all to a chunk that this one needs before it can take its part.
 static bool is_ready(const struct fr_coll_team *team, const struct fr_coll_host *host, int rank,
                      uint64_t chunk)
 {
@@ -315,7 +315,7 @@ static enum fr_status pass(const struct fr_coll_team *team, struct fr_coll_host 
     return FR_OK;
 }
 
-// Whether a rank has gone through all chunks.
+// Returns whether a rank has gone through all chunks.
 static bool is_over(const struct fr_coll_team *team, const struct fr_coll_host *host, int rank)
 {
     return host->is_open && have_all_attached(team, host) &&
@@ -332,7 +332,7 @@ static int find_failed(const struct fr_coll_team *team, const struct fr_coll_hos
     return -1;
 }
 
-// Whether a rank has given up. Before all have attached, the name goes only then.
+// Returns whether a rank has given up. Before all have attached, the name goes only then.
 static bool has_one_given_up(const struct fr_coll_team *team, const struct fr_coll_host *host)
 {
     return host->is_open && !have_all_attached(team, host) && !fr_job_shm_is_named(&host->shm) &&

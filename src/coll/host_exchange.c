@@ -15,8 +15,8 @@ static struct fr_coll_host_exchange *exchange_of(const struct fr_coll_host *host
     return (struct fr_coll_host_exchange *)(uintptr_t)host;
 }
 
-// Whether a rank gets the slice that the last rank before gets which gets anything. Where all get
-// the same, this rank sends itself nothing.
+// Returns whether a rank gets the slice that the last rank before gets which gets anything. Where
+// all get the same, this rank sends itself nothing.
 static bool is_shared(const struct fr_coll_slot *sends, int rank)
 {
     int before = rank - 1;

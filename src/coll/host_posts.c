@@ -53,7 +53,7 @@ static struct fr_coll_post fail(struct fr_coll_host *host)
     return (struct fr_coll_post){.data = &failed, .bytes = HEAD_BYTES, .meets = true};
 }
 
-// Whether the data go chunk by chunk. All ranks find the same.
+// Returns whether the data go chunk by chunk. All ranks find the same.
 static bool has_chunks(const struct fr_coll_team *team, const struct fr_coll_host *host)
 {
     return team->slab && !host->is_short;

@@ -16,8 +16,8 @@ bool fr_coll_reduce_serves(const struct fr_coll_team *team)
     return fr_coll_team_agrees(team) && team->size <= FR_REDUCE_SOURCES;
 }
 
-// Whether the ranks share the work. Ranks that were tuned differently need not find the same. A
-// scattered result has its slices given.
+// Returns whether the ranks share the work. Ranks that were tuned differently need not find the
+// same. A scattered result has its slices given.
 static bool is_shared(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce)
 {
     return reduce->form == FR_COLL_SCATTERED ||
@@ -49,15 +49,15 @@ static struct fr_policy_slice slice_of(const struct fr_coll_team *team,
                            is_shared(team, reduce));
 }
 
-// Whether this rank writes its own slice straight where it belongs, whatever the workspace is. That
-// takes units of the kernel there as well.
+// Returns whether this rank writes its own slice straight where it belongs, whatever the workspace
+// is. That takes units of the kernel there as well.
 static bool writes_own(const struct fr_coll_reduce *reduce)
 {
     return fr_coll_can_spare(&reduce->after, &reduce->mover) &&
            fr_device_barrier_kernel_copies(&reduce->after.piece);
 }
 
-// Whether a result that is scattered in place would be written over what is still read.
+// Returns whether a result that is scattered in place would be written over what is still read.
 static bool is_written_over(const struct fr_coll_reduce *reduce)
 {
     uintptr_t from = fr_coll_source(&reduce->before, reduce->send.address) +
@@ -69,7 +69,8 @@ static bool is_written_over(const struct fr_coll_reduce *reduce)
            from - to + reduce->receive.bytes < 2 * reduce->receive.bytes;
 }
 
-// Whether this rank reads its own slice straight where it belongs, whatever the workspace is.
+// Returns whether this rank reads its own slice straight where it belongs, whatever the workspace
+// is.
 static bool reads_own(const struct fr_coll_reduce *reduce)
 {
     return fr_coll_can_spare(&reduce->before, &reduce->mover) &&
@@ -211,7 +212,7 @@ static enum fr_status move_all(struct fr_coll_team *team, void *operation,
     return FR_OK;
 }
 
-// Whether one rank can do the work of all.
+// Returns whether one rank can do the work of all.
 static bool suits_one(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce)
 {
     return reduce->is_queued &&

@@ -87,7 +87,8 @@ static int find_late(const struct fr_coll_team *team, uint64_t round, bool *lost
     return late;
 }
 
-// Whether a rank has told the others that the team is broken. Ranks of one host see that in memory.
+// Returns whether a rank has told the others that the team is broken. Ranks of one host see that in
+// memory.
 static bool is_given_up(struct fr_coll_team *team, const char *call)
 {
     const struct fr_coll_meeting end = fr_coll_team_meeting(team, FR_COLL_MEET_END, 0);
@@ -98,8 +99,8 @@ static bool is_given_up(struct fr_coll_team *team, const char *call)
     return true;
 }
 
-// Whether the round cannot be completed since a rank has quit. That rank has not posted for it, or
-// has declined in it so that others need not post.
+// Returns whether the round cannot be completed since a rank has quit. That rank has not posted for
+// it, or has declined in it so that others need not post.
 static bool is_quit(struct fr_coll_team *team, uint64_t round)
 {
     bool lost;

@@ -181,7 +181,7 @@ static bool has_member(const struct fr_coll_slab *part, int rank)
     return i < part->size;
 }
 
-// Whether all ranks that were at a position have left it, as far as their words say.
+// Returns whether all ranks that were at a position have left it, as far as their words say.
 static bool have_left(const struct fr_coll_slab *part, unsigned position,
                       const struct fr_coll_slab_use *last)
 {
@@ -197,7 +197,7 @@ static bool have_left(const struct fr_coll_slab *part, unsigned position,
     return left;
 }
 
-// Whether a position that this rank does not use can serve the ranks of a part.
+// Returns whether a position that this rank does not use can serve the ranks of a part.
 static bool can_serve(const struct fr_coll_slab *part, unsigned position)
 {
     struct fr_coll_slab_use *last = &part->memory->last[position];

@@ -234,8 +234,8 @@ static void record_marks(struct fr_coll_slab *slab, uint64_t round, unsigned mar
     slab->complete = round;
 }
 
-// Whether the kernel that posts can make the move. Only a device that the slabs are mapped for can
-// do both.
+// Returns whether the kernel that posts can make the move. Only a device that the slabs are mapped
+// for can do both.
 static bool can_move(const struct fr_coll_slab *slab, const struct fr_coll_post *post)
 {
     const struct fr_device_move *move = post->move;

@@ -252,8 +252,8 @@ static bool tell_result(struct fr_coll_task *task, enum fr_status status)
     return enter_round(task, FR_COLL_STAGE_RESULTS);
 }
 
-// Whether the calls of all other ranks go on. Those that come from their call to their wait get the
-// moment for that.
+// Returns whether the calls of all other ranks go on. Those that come from their call to their wait
+// get the moment for that.
 static bool do_all_go_on(const struct fr_coll_task *task)
 {
     const struct fr_coll_segment *segment = task->team->segment;

@@ -108,7 +108,7 @@ static uint64_t pass_words(uint64_t words, void *cookie)
     return words;
 }
 
-// Whether this rank has quit, or knows of a rank that has.
+// Returns whether this rank has quit, or knows of a rank that has.
 static bool has_quit(struct fr_coll_team *team)
 {
     return team->quits || fr_coll_team_was_quit(team);

@@ -90,7 +90,8 @@ static bool end_opening(struct fr_coll_team *team, bool has_segment)
     return true;
 }
 
-// Whether a rank is gone for which this one waits. Looks once a second, in a call that waits.
+// Returns whether a rank is gone for which this one waits. Looks once a second, in a call that
+// waits.
 static bool is_one_gone(struct fr_coll_team *team)
 {
     int64_t waited_ns = fr_wait_ns(&team->opening);

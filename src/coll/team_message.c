@@ -87,7 +87,7 @@ static struct arrived *take_arrived(const struct fr_coll_meeting *meeting, int f
     return found;
 }
 
-// Whether the rank that has sent a QUIT does not come to a meeting.
+// Returns whether the rank that has sent a QUIT does not come to a meeting.
 static bool is_before(const struct message *quit, const struct fr_coll_meeting *meeting)
 {
     return quit->number < meeting->number || quit->persistent < meeting->persistent;

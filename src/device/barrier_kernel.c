@@ -283,8 +283,9 @@ static void grow_cautious(void)
     atomic_store_explicit(&cautious, CAUTIOUS, memory_order_relaxed);
 }
 
-// Whether the kernel can be launched before it is known that the program's work is over. The first
-// block alone waits for permission, so it must be the first to touch memory of the program.
+// Returns whether the kernel can be launched before it is known that the program's work is over.
+// The first block alone waits for permission, so it must be the first to touch memory of the
+// program.
 static bool may_ask(const struct launch *launch, const struct fr_device_move *move)
 {
     if (copy_bytes(move->before) > 0 || !launch->round->waits || launch->round->spin_ns == 0)

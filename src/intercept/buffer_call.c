@@ -196,7 +196,7 @@ static bool stage_and_run(struct fr_request_op *op, int *result)
     return true;
 }
 
-// Whether any buffer is device memory. Only then a datatype matters that cannot be decoded.
+// Returns whether any buffer is device memory. Only then a datatype matters that cannot be decoded.
 static bool any_device_pointer(const struct fr_request_op *op)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
@@ -257,8 +257,8 @@ static bool serve(struct fr_request_op *op, enum fr_status status, int *result)
     return status == FR_OK ? stage_and_run(op, result) : leave_or_fail(op, status, result);
 }
 
-// Whether a call needs no look at what its buffers are: it makes no difference, and no report asks
-// for it.
+// Returns whether a call needs no look at what its buffers are: it makes no difference, and no
+// report asks for it.
 static bool needs_no_views(enum fr_fn fn)
 {
     const char *report = fr_core_settings()->report;

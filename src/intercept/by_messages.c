@@ -10,9 +10,9 @@
 
 static bool refuses_aliases;
 
-// Whether the MPI library refuses equal send and receive buffers. MPICH can be built, and set, not
-// to look. Called in MPI_Init, when no other thread uses MPI_COMM_SELF. An exclusive scan of one
-// rank copies nothing.
+// Returns whether the MPI library refuses equal send and receive buffers. MPICH can be built, and
+// set, not to look. Called in MPI_Init, when no other thread uses MPI_COMM_SELF. An exclusive scan
+// of one rank copies nothing.
 static bool look_for_refusal(void)
 {
     _Alignas(8) char comm[8];
@@ -41,8 +41,8 @@ bool fr_intercept_refuses_alias(enum fr_fn fn, const fr_word *args)
            fr_intercept_are_host_buffers(fn, args);
 }
 
-// Whether MPI surely refuses a side of one slice or many. A side that MPI may also take is not
-// wrong here: this rank alone would then do the call otherwise.
+// Returns whether MPI surely refuses a side of one slice or many. A side that MPI may also take is
+// not wrong here: this rank alone would then do the call otherwise.
 static bool is_wrong_side(const struct fr_request_op *op, const struct fr_abi_side *side,
                           int slices, bool in_place)
 {
@@ -65,7 +65,8 @@ static bool is_wrong_side(const struct fr_request_op *op, const struct fr_abi_si
     return false;
 }
 
-// Whether the send buffer is where all is received. MPICH refuses that where a glance tells.
+// Returns whether the send buffer is where all is received. MPICH refuses that where a glance
+// tells.
 static bool is_aliased(const struct fr_request_op *op)
 {
     const struct fr_abi_side *send = &fr_abi_rows[op->fn].send;
@@ -135,7 +136,7 @@ static struct fr_request_op describe(enum fr_fn fn, const fr_word *args)
     return op;
 }
 
-// Whether the arguments are wrong, and MPI knows what to do.
+// Returns whether the arguments are wrong, and MPI knows what to do.
 static bool is_for_mpi(const struct fr_request_op *op, const struct fr_coll_team *team)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
@@ -174,8 +175,8 @@ bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
     return bytes >= (int64_t)least_bytes;
 }
 
-// Whether the neighbours of each rank are surely all different ranks, as in a grid that has no
-// periodic dimension of one or two ranks. All ranks find the same.
+// Returns whether the neighbours of each rank are surely all different ranks, as in a grid that has
+// no periodic dimension of one or two ranks. All ranks find the same.
 static bool has_distinct_neighbours(fr_word comm)
 {
     enum { MOST = 32 };

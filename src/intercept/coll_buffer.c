@@ -18,7 +18,8 @@ bool fr_intercept_coll_buffer_measure(struct fr_request_op *op)
     return any || empty;
 }
 
-// Whether a view is one run of bytes. A reduction takes elements singly, with what gaps they have.
+// Returns whether a view is one run of bytes. A reduction takes elements singly, with what gaps
+// they have.
 static bool is_contiguous(const struct fr_staging_view *view)
 {
     for (size_t i = 0; i < view->block_count && !view->same_shape_only; i++) {
@@ -28,7 +29,7 @@ static bool is_contiguous(const struct fr_staging_view *view)
     return true;
 }
 
-// Whether kernels can use the slices of a view where they are. Gets their layouts ready.
+// Returns whether kernels can use the slices of a view where they are. Gets their layouts ready.
 static bool is_usable(struct fr_intercept_coll_buffer *side)
 {
     return is_contiguous(&side->view) ||
@@ -131,7 +132,7 @@ enum fr_status fr_intercept_coll_buffer_copy_out(const struct fr_intercept_coll_
     return side->staged ? fr_staging_view_copy_blocks(&side->view, FR_FROM_STAGE) : FR_OK;
 }
 
-// Whether the copy is one run of bytes on both sides, to or from workspace on the device.
+// Returns whether the copy is one run of bytes on both sides, to or from workspace on the device.
 static bool is_plain(const struct fr_intercept_coll_buffer *side, const struct fr_coll_team *team)
 {
     const struct fr_staging_view *view = &side->view;

@@ -205,8 +205,8 @@ static enum fr_status borrow(struct combination *combination)
     return FR_OK;
 }
 
-// Whether MPI takes the datatype. Where it does not, MPI_Reduce_local would call the error handler
-// of another communicator. Nobody gets the message.
+// Returns whether MPI takes the datatype. Where it does not, MPI_Reduce_local would call the error
+// handler of another communicator. Nobody gets the message.
 static bool is_committed(fr_word type)
 {
     fr_word comm = fr_job_comm(); // returns its errors

@@ -92,13 +92,13 @@ static void fill_side(const struct fr_intercept_exchange *exchange,
         fill_slot(side, exchange->root, 1, 0);
 }
 
-// Whether this rank's own slice is in the receive buffer and goes from there to all others.
+// Returns whether this rank's own slice is in the receive buffer and goes from there to all others.
 static bool shares_receive(const struct fr_intercept_exchange *exchange)
 {
     return exchange->in_place && fr_abi_shape_spreads(exchange->shape);
 }
 
-// Whether what this rank sends must not be overwritten by what it receives in its place.
+// Returns whether what this rank sends must not be overwritten by what it receives in its place.
 static bool swaps_in_place(const struct fr_intercept_exchange *exchange)
 {
     return exchange->in_place && fr_abi_shape_swaps(exchange->shape);
@@ -184,7 +184,7 @@ static enum fr_status prepare(struct fr_intercept_exchange *exchange, bool on_ho
     return status == FR_OK ? fill(exchange) : status;
 }
 
-// Whether slices can be told from blocks.
+// Returns whether slices can be told from blocks.
 static bool is_shaped(const struct fr_intercept_exchange *exchange)
 {
     const struct fr_request_op *op = exchange->op;
@@ -223,7 +223,7 @@ static bool is_rank(const struct fr_intercept_exchange *exchange, int root_arg)
     return root_arg < 0 || (exchange->root >= 0 && exchange->root < exchange->team->size);
 }
 
-// Whether kernels can move data with gaps. All ranks that follow from sizes find the same.
+// Returns whether kernels can move data with gaps. All ranks that follow from sizes find the same.
 static bool may_have_gaps(const struct fr_intercept_exchange *exchange)
 {
     size_t bytes = exchange->send.view.in_bytes + exchange->receive.view.out_bytes;

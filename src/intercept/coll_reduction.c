@@ -47,7 +47,7 @@ static enum fr_device_type type_of(enum fr_abi_family family, size_t bytes)
     }
 }
 
-// Whether MPI defines the operation on the family. If not, the real MPI shall refuse it.
+// Returns whether MPI defines the operation on the family. If not, the real MPI shall refuse it.
 static bool is_defined(enum fr_abi_family family, enum fr_abi_operation operation)
 {
     bool logical = operation == FR_OPERATION_LAND || operation == FR_OPERATION_LOR ||
@@ -328,7 +328,7 @@ bool fr_intercept_nvlink_reduce(struct fr_request_op *op, struct fr_coll_team *t
     return true;
 }
 
-// Whether a kernel can do a local reduction: both buffers must be memory of one device.
+// Returns whether a kernel can do a local reduction: both buffers must be memory of one device.
 static bool is_local(const struct fr_request_op *op, struct fr_device_reduction *work)
 {
     const struct fr_staging_view *in = &op->views[0], *inout = &op->views[1];

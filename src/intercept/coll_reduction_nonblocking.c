@@ -95,7 +95,7 @@ static enum fr_status end(struct fr_intercept_nonblocking *coll)
     return queued->status;
 }
 
-// Whether MPI surely refuses the call on this rank, which then begins nothing.
+// Returns whether MPI surely refuses the call on this rank, which then begins nothing.
 static bool is_wrong(const struct fr_intercept_reduction *reduction)
 {
     const struct fr_request_op *op = reduction->op;

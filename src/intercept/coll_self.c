@@ -170,7 +170,7 @@ static bool find_neighbours(struct fr_request_op *op)
            find_slices(op, (size_t)in_degree);
 }
 
-// Whether this rank alone can do the call by copies on its device. Finds what it takes.
+// Returns whether this rank alone can do the call by copies on its device. Finds what it takes.
 static bool prepare(struct fr_request_op *op)
 {
     struct copies copies;

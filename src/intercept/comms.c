@@ -116,7 +116,7 @@ static bool get_keyval(size_t index, int *keyval)
     return found;
 }
 
-// Whether a communicator has an attribute. It has none of keyvals that are no more.
+// Returns whether a communicator has an attribute. It has none of keyvals that are no more.
 static bool has_attribute(fr_word comm, int keyval)
 {
     _Alignas(8) char handler[8];

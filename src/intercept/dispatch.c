@@ -48,8 +48,8 @@ uintptr_t fr_intercept_call_site(void)
     return caller_of(registers, registers + FR_REGISTER_ARGS + 2);
 }
 
-// Whether a buffer is surely host memory. MPI_BOTTOM is not: only the datatype's addresses say
-// where the data are.
+// Returns whether a buffer is surely host memory. MPI_BOTTOM is not: only the datatype's addresses
+// say where the data are.
 static bool is_host_buffer(fr_word word)
 {
     if (word == fr_abi_mpi.BOTTOM)
@@ -75,8 +75,8 @@ static int64_t count_at(const struct fr_intercept_entry *entry, const fr_word *r
     return entry->large ? (int64_t)word : (int)word;
 }
 
-// Whether a message of host memory from the first buffer is as long as an RTS, or long enough for
-// rails.
+// Returns whether a message of host memory from the first buffer is as long as an RTS, or long
+// enough for rails.
 static bool sends_by_rndv(const struct fr_intercept_entry *entry, const fr_word *registers,
                           const fr_word *stack)
 {
@@ -86,8 +86,8 @@ static bool sends_by_rndv(const struct fr_intercept_entry *entry, const fr_word 
            (fr_intercept_rails_take_host && fr_intercept_may_go_over_rails(count, type));
 }
 
-// Whether a function that receives by matching may be brought an RTS, or a part of one that the
-// application learns of by an error. True also if it sends by rendezvous.
+// Returns whether a function that receives by matching may be brought an RTS, or a part of one that
+// the application learns of by an error. True also if it sends by rendezvous.
 static bool may_bring_rts(const struct fr_intercept_entry *entry, const fr_word *registers,
                           const fr_word *stack)
 {
@@ -98,8 +98,8 @@ static bool may_bring_rts(const struct fr_intercept_entry *entry, const fr_word 
            (entry->sends && sends_by_rndv(entry, registers, stack));
 }
 
-// Whether the program has promised host memory alone for the communicator of a call, and the
-// promise is about its buffers.
+// Returns whether the program has promised host memory alone for the communicator of a call, and
+// the promise is about its buffers.
 static bool is_host_comm(const struct fr_intercept_entry *entry, const fr_word *registers,
                          const fr_word *stack)
 {
@@ -260,15 +260,15 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     return verdict;
 }
 
-// Whether a call on a window is as good as none: there are no windows over device memory, and
-// nobody depends on this process.
+// Returns whether a call on a window is as good as none: there are no windows over device memory,
+// and nobody depends on this process.
 static inline bool are_windows_plain(void)
 {
     return !fr_rma_any() && !fr_request_any_tracked() &&
            atomic_load_explicit(&fr_request_pending_count, memory_order_acquire) == 0;
 }
 
-// Whether an access has host memory alone: ordinary, or any while no driver is there.
+// Returns whether an access has host memory alone: ordinary, or any while no driver is there.
 static bool is_access_plain(const struct fr_intercept_entry *entry, const fr_word *registers)
 {
     unsigned i = 0;
@@ -362,7 +362,7 @@ static __attribute__((noinline, cold)) void look_for_errands(const fr_word *regi
         run_errands(registers);
 }
 
-// Whether a call may run errands. One call in so many reads the clock.
+// Returns whether a call may run errands. One call in so many reads the clock.
 static inline bool may_run_errands(const struct fr_intercept_entry *entry)
 {
     enum { CALLS_A_LOOK = 64 };

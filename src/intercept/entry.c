@@ -23,7 +23,7 @@ static const struct {
 #undef FR_CLASS
 };
 
-// Whether buffer, count and datatype come first.
+// Returns whether buffer, count and datatype come first.
 static bool begins_with(const struct fr_abi_side *side)
 {
     return side->buffer == 0 && side->count == 1 && !side->has_counts && side->type == 2;
@@ -53,8 +53,8 @@ static enum fr_intercept_plain plain_of(enum fr_fn fn)
     return fn == FR_FN_MPI_Sendrecv ? FR_PLAIN_LATER : FR_PLAIN_NEVER;
 }
 
-// Whether a class communicates on a communicator, and by buffers that it has handed to MPI for
-// that.
+// Returns whether a class communicates on a communicator, and by buffers that it has handed to MPI
+// for that.
 static bool communicates(enum fr_class class)
 {
     enum fr_intercept_check check = classes[class].check;
@@ -62,8 +62,8 @@ static bool communicates(enum fr_class class)
            class == FR_CLASS_PSEND || class == FR_CLASS_PRECV;
 }
 
-// Whether a program may wait by calling functions of a class again and again. It may wait so for
-// memory of its own, or memory that is mapped, to change.
+// Returns whether a program may wait by calling functions of a class again and again. It may wait
+// so for memory of its own, or memory that is mapped, to change.
 static bool may_be_polled(enum fr_class class)
 {
     enum fr_intercept_check check = classes[class].check;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether the MPI library is GPU-aware, and for which functions. It is asked once.
+// Finds out whether the MPI library is GPU-aware, and for which functions. It is asked once.
 #include "config.h"
 
 #include "intercept/gpu_aware.h"
@@ -37,8 +37,8 @@ bool fr_intercept_is_gpu_aware(void)
     return answer == AWARE;
 }
 
-// Whether Open MPI's CUDA pages list the function as taking device pointers. They list blocking
-// collectives, point to point, Put and Get. They leave out nonblocking, persistent and
+// Returns whether Open MPI's CUDA pages list the function as taking device pointers. They list
+// blocking collectives, point to point, Put and Get. They leave out nonblocking, persistent and
 // neighbourhood collectives, accumulating one-sided operations, Reduce_local, packing and files.
 static bool open_mpi_lists(enum fr_fn fn)
 {
@@ -58,7 +58,7 @@ static bool open_mpi_lists(enum fr_fn fn)
     }
 }
 
-// Whether MPICH takes device pointers in the function. It does everywhere but in its file
+// Returns whether MPICH takes device pointers in the function. It does everywhere but in its file
 // functions, which are ROMIO's.
 static bool mpich_lists(enum fr_fn fn)
 {

@@ -48,7 +48,7 @@ static void put(struct fr_guard_op *guarded, fr_word request)
         fr_guard_op_free(guarded);
 }
 
-// Whether there is anything to do when the request is started or complete.
+// Returns whether there is anything to do when the request is started or complete.
 static bool matters(const struct fr_guard_op *guarded)
 {
     bool reads = false;

@@ -180,7 +180,7 @@ bool fr_intercept_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     return true;
 }
 
-// Whether Fabrail serves all memory of devices.
+// Returns whether Fabrail serves all memory of devices.
 static bool serves(void)
 {
     return fr_abi_mpi.family && !fr_core_settings()->disable &&

@@ -39,8 +39,8 @@ static void *answer(void *known, const char *name)
     return known;
 }
 
-// Whether the application is to have another function in place of a driver's. `lookup` then leads
-// to it. Another preloaded library may have the driver's function replaced as well.
+// Returns whether the application is to have another function in place of a driver's. `lookup` then
+// leads to it. Another preloaded library may have the driver's function replaced as well.
 static bool is_hooked(const char *name, struct fr_intercept_lookup *lookup)
 {
     void *(*next)(void *, const char *) = (void *(*)(void *, const char *))lookup->next;
@@ -55,7 +55,7 @@ bool fr_intercept_answers(enum fr_fn fn)
     return fr_abi_has(fn) || (fn == FR_FN_MPIX_Query_cuda_support && fr_abi_has(FR_FN_MPI_Init));
 }
 
-// Whether a name leads only to a stub of a function that the MPI library lacks.
+// Returns whether a name leads only to a stub of a function that the MPI library lacks.
 static bool is_absent(void *handle, const char *name)
 {
     enum fr_fn fn = fr_abi_named(name);
@@ -74,9 +74,9 @@ static void *nowhere(void)
     return fr_core_dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
 }
 
-// Whether an answer may be a function of MPI, or lead to one, such as a plugin's function that
-// calls MPI. Allocators and sanitizers look for what comes next, while they are not ready to be
-// called.
+// Returns whether an answer may be a function of MPI, or lead to one, such as a plugin's function
+// that calls MPI. Allocators and sanitizers look for what comes next, while they are not ready to
+// be called.
 FR_UNSANITIZED static bool may_lead_to_mpi(void *handle, const char *name)
 {
     return (handle != RTLD_NEXT && handle != RTLD_DEFAULT) || (name && is_of_mpi(name));

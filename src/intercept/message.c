@@ -24,7 +24,7 @@ static bool syncs_at_end; // all processes of the job meet at the end
 static bool has_errand;
 bool fr_intercept_rails_take_host;
 
-// Whether the user would have host memory go over rails, which needs no GPU.
+// Returns whether the user would have host memory go over rails, which needs no GPU.
 bool fr_intercept_wants_host_rails(void)
 {
     return fr_core_settings()->rail_host && fr_core_settings()->rail != FR_RAIL_OFF;
@@ -228,7 +228,7 @@ static bool is_buffered(enum fr_fn fn)
            fn == FR_FN_MPI_Ibsend_c;
 }
 
-// Whether a buffer may go by rendezvous because of the memory that it is.
+// Returns whether a buffer may go by rendezvous because of the memory that it is.
 static bool is_eligible(const struct fr_staging_view *view)
 {
     if (fr_device_owns(&view->range))
@@ -320,8 +320,8 @@ void fr_intercept_send_rewrite(struct fr_request_op *op)
     op->args[2] = fr_abi_mpi.BYTE;
 }
 
-// Whether MPI has sent the RTS. In an exchange, a receive that is too short says nothing of the
-// send.
+// Returns whether MPI has sent the RTS. In an exchange, a receive that is too short says nothing of
+// the send.
 static bool is_sent(int rc)
 {
     int class = rc;

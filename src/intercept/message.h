@@ -27,7 +27,7 @@ void fr_intercept_match_end(void);
 // Returns whether the user would have host memory go over rails (FABRAIL_RAIL_HOST).
 bool fr_intercept_wants_host_rails(void);
 
-// Whether there are hosts to send host memory to. Set as long as fr_intercept_rndv_is_enabled.
+// Says whether there are hosts to send host memory to. Set as long as fr_intercept_rndv_is_enabled.
 extern bool fr_intercept_rails_take_host;
 
 // Returns whether a message of host memory of so many elements may be long enough for rails.

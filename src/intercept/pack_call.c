@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-// Whether MPI packs a pair with a gap as its bytes without the gap.
+// Returns whether MPI packs a pair with a gap as its bytes without the gap.
 static bool try_format(void)
 {
     enum { PAIRS = 2, FIRST = sizeof(double), SECOND = sizeof(int), PAIR = FIRST + SECOND };
@@ -56,7 +56,8 @@ static struct fr_staging_elements elements_of(const struct fr_staging_view *view
     };
 }
 
-// Whether the call can be done on the device. Leaves of the packed buffer what the call uses.
+// Returns whether the call can be done on the device. Leaves of the packed buffer what the call
+// uses.
 static bool prepare(struct fr_request_op *op, struct fr_staging_view *shaped,
                     struct fr_staging_view *packed)
 {

@@ -91,9 +91,9 @@ static int match(enum fr_fn fn, const fr_word *args, void *status, bool waits)
     }
 }
 
-// Whether a message can be taken that has an RTS. Wrong arguments are for the function itself,
-// which MPI names then. An error handler may make a success of the error, or leave the call. It
-// must not do so while others wait for this thread to match.
+// Returns whether a message can be taken that has an RTS. Wrong arguments are for the function
+// itself, which MPI names then. An error handler may make a success of the error, or leave the
+// call. It must not do so while others wait for this thread to match.
 static bool may_take_rts(enum fr_fn fn, const fr_word *args)
 {
     struct fr_rndv_address address;
@@ -104,7 +104,8 @@ static bool may_take_rts(enum fr_fn fn, const fr_word *args)
            fr_intercept_address_of(comm, any_source ? 0 : source, tag, &address);
 }
 
-// Whether an argument is NULL that says what has been found. Reporting that is MPI's business.
+// Returns whether an argument is NULL that says what has been found. Reporting that is MPI's
+// business.
 static bool lacks_outputs(enum fr_fn fn, const fr_word *args)
 {
     const struct fr_abi_row *row = &fr_abi_rows[fn];

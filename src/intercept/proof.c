@@ -30,7 +30,7 @@ static enum kind kind_of(enum fr_fn fn)
     return class == FR_CLASS_PROBE ? KIND_PROBE : KIND_NONE;
 }
 
-// Whether a wrapper of a function is tried. MPICH 4.0 crashes in MPI_Isendrecv with nobody.
+// Returns whether a wrapper of a function is tried. MPICH 4.0 crashes in MPI_Isendrecv with nobody.
 static bool is_tried(enum fr_fn fn)
 {
     enum fr_class class = fr_abi_rows[fn].class;
@@ -215,7 +215,8 @@ static int look_into(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-// Whether a return address lies in a tool that wraps MPI_Init, or in that function of a program.
+// Returns whether a return address lies in a tool that wraps MPI_Init, or in that function of a
+// program.
 static bool is_in_init(const void *address)
 {
     struct question question = {.address = (uintptr_t)address - 1, .is_executable = true};

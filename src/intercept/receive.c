@@ -59,9 +59,9 @@ static int outcome_arg(enum fr_fn fn)
     return fr_abi_rows[fn].arg_count - 1;
 }
 
-// Whether a receive may have brought an RTS, and `status`, if it is not NULL, does not speak
-// against it. The cheapest test comes first. For a datatype without gaps it reads a few bytes that
-// have just come.
+// Returns whether a receive may have brought an RTS, and `status`, if it is not NULL, does not
+// speak against it. The cheapest test comes first. For a datatype without gaps it reads a few bytes
+// that have just come.
 static bool may_have_brought(const fr_word *buffer, bool simple, const void *status, int rc)
 {
     if (rc != fr_abi_mpi.SUCCESS)
@@ -71,8 +71,8 @@ static bool may_have_brought(const fr_word *buffer, bool simple, const void *sta
     return (!simple || fr_rndv_begins_rts((const void *)buffer[0])) && fr_rndv_incoming_any();
 }
 
-// Whether nothing can come, so that the buffer need not be one. `source` is the position of the
-// source, in functions that have one.
+// Returns whether nothing can come, so that the buffer need not be one. `source` is the position of
+// the source, in functions that have one.
 static inline bool is_from_nobody(enum fr_fn fn, const fr_word *args, int source)
 {
     if (fr_abi_rows[fn].message >= 0)
@@ -151,7 +151,7 @@ static bool receive_later(enum fr_fn fn, const fr_word *args, int *result)
     return true;
 }
 
-// Whether all buffers are host memory, as far as can be told without decoding datatypes.
+// Returns whether all buffers are host memory, as far as can be told without decoding datatypes.
 static bool are_on_host(enum fr_fn fn, const fr_word *args)
 {
     const struct fr_abi_row *row = &fr_abi_rows[fn];
@@ -166,8 +166,8 @@ static bool are_on_host(enum fr_fn fn, const fr_word *args)
     return true;
 }
 
-// Whether what is sent from host memory needs a look. That is a message as long as an RTS, or one
-// for rails, which must not be received over while it is copied.
+// Returns whether what is sent from host memory needs a look. That is a message as long as an RTS,
+// or one for rails, which must not be received over while it is copied.
 static bool needs_look_for_sending(enum fr_fn fn, const fr_word *args)
 {
     int64_t count = count_at(fn, args, 1);

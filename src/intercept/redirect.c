@@ -152,8 +152,8 @@ static uintptr_t better_target(const char *name, uintptr_t target, struct fr_cor
     return looks_up && lookups.usual && strcmp(name, "dlsym") == 0 ? lookups.usual : 0;
 }
 
-// Whether an object wraps functions that receive. Such tools may keep the real functions' addresses
-// in their data, taken before the table was rewritten.
+// Returns whether an object wraps functions that receive. Such tools may keep the real functions'
+// addresses in their data, taken before the table was rewritten.
 static bool wraps_receives(const struct fr_core_object *object)
 {
     static const char *const names[] = {"MPI_Recv",     "MPI_Irecv",    "MPI_Recv_init",

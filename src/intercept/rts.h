@@ -75,7 +75,8 @@ static inline bool fr_intercept_is_unmarked(int64_t count, fr_word type)
     return FR_LIKELY(fr_abi_type_is_named(type)) && !fr_intercept_may_mark(count);
 }
 
-// Whether so many elements of a predefined datatype without gaps have room for an RTS, at a glance.
+// Returns whether so many elements of a predefined datatype without gaps have room for an RTS, at a
+// glance.
 enum fr_intercept_room {
     FR_INTERCEPT_ROOM_UNKNOWN,
     FR_INTERCEPT_ROOM_NONE,

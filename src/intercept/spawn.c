@@ -30,7 +30,8 @@ static bool add_line(const char *line, char *text, size_t room)
     return true;
 }
 
-// Whether a setting is for children. Files of a job are not: its children would write over them.
+// Returns whether a setting is for children. Files of a job are not: its children would write over
+// them.
 static bool is_for_children(const char *entry)
 {
     return begins(entry, "FABRAIL_") && !begins(entry, "FABRAIL_TRACE=") &&

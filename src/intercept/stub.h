@@ -63,7 +63,7 @@ extern const uint32_t fr_intercept_stub_offsets[] __attribute__((visibility("hid
 enum fr_job_takes fr_intercept_proof(void);
 void fr_intercept_prove(enum fr_fn fn); // says that a call has come
 
-// Whether a proof is still to be given, after FR_JOB_TAKES_LATER.
+// Says whether a proof is still to be given, after FR_JOB_TAKES_LATER.
 extern atomic_bool fr_intercept_is_to_prove;
 
 // Returns whether this call can give it: a tool's MPI_Init has returned.

@@ -158,8 +158,8 @@ static enum fr_status receive(struct fr_request_op *op)
     return fr_intercept_view_side(op, &row->receive, 1, FR_USE_OUT);
 }
 
-// Whether the status tells how much has arrived. In MPICH up to 5.0 that of a nonblocking exchange
-// does not. Everything is then copied back, over what was copied in before.
+// Returns whether the status tells how much has arrived. In MPICH up to 5.0 that of a nonblocking
+// exchange does not. Everything is then copied back, over what was copied in before.
 static bool status_counts(const struct fr_request_op *op)
 {
     return fr_abi_rows[op->fn].request < 0;
@@ -187,8 +187,8 @@ static enum fr_status replace(struct fr_request_op *op)
     return use.in || use.out ? fr_intercept_view_side(op, &row->send, 1, use) : FR_OK;
 }
 
-// Whether MPI looks at no argument of an origin, which may be anything then. MPI is given zeros in
-// their place.
+// Returns whether MPI looks at no argument of an origin, which may be anything then. MPI is given
+// zeros in their place.
 static bool ignores_origin(struct fr_request_op *op, const struct fr_abi_side *side)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
@@ -232,7 +232,8 @@ static enum fr_status file(struct fr_request_op *op, bool reads)
                  : fr_intercept_view_side(op, &row->send, 1, FR_USE_IN);
 }
 
-// Whether size and position of a packed buffer are wide. They are int, MPI_Count or MPI_Aint.
+// Returns whether size and position of a packed buffer are wide. They are int, MPI_Count or
+// MPI_Aint.
 static bool wide_position(const struct fr_request_op *op)
 {
     return fr_abi_rows[op->fn].flags & (FR_ROW_LARGE | FR_ROW_EXTERNAL);

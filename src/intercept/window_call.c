@@ -271,7 +271,7 @@ bool fr_intercept_call_window(enum fr_fn fn, fr_word *args, int *result)
     return true;
 }
 
-// Whether all ranks of the communicator that a waiting function names call it.
+// Returns whether all ranks of the communicator that a waiting function names call it.
 static bool is_collective(enum fr_fn fn)
 {
     enum fr_class class = fr_abi_rows[fn].class;

@@ -46,7 +46,7 @@ static int make_real(struct fr_rma_window *window, fr_word info, fr_word comm, f
     return rc;
 }
 
-// Whether all ranks take part in windows. Goes by facts alone, so that all find the same.
+// Returns whether all ranks take part in windows. Goes by facts alone, so that all find the same.
 static bool have_windows(fr_word comm, int size)
 {
     bool all = true;
@@ -58,8 +58,8 @@ static bool have_windows(fr_word comm, int size)
     return all;
 }
 
-// Whether all ranks of the communicator come to an agreement on a window, alike on all of them.
-// Fills what the call says of it, but for memory.
+// Returns whether all ranks of the communicator come to an agreement on a window, alike on all of
+// them. Fills what the call says of it, but for memory.
 static bool agrees(enum fr_fn fn, fr_word comm, fr_word size, fr_word unit,
                    struct fr_rma_offer *offer)
 {
@@ -101,7 +101,7 @@ bool fr_intercept_call_win_make(enum fr_fn fn, fr_word *args, int *result)
     }
 }
 
-// Whether this rank wants device memory for a window.
+// Returns whether this rank wants device memory for a window.
 static bool wants_device(fr_word info)
 {
     enum { ROOM = 16 };
@@ -114,7 +114,7 @@ static bool wants_device(fr_word info)
     return found && strcmp(value, "device") == 0;
 }
 
-// Whether a rank's part of shared memory may lie apart from those of its neighbours.
+// Returns whether a rank's part of shared memory may lie apart from those of its neighbours.
 static bool may_lie_apart(fr_word info)
 {
     enum { ROOM = 16 };

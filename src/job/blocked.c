@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether a process of another host is blocked: it waits in a call of MPI's own, and takes no
-// messages. It cannot tell so while it is there, but MPI can. A blocked process has receives
-// posted for questions. MPI completes a synchronous send to them, as the process is in MPI. A
-// process that computes has none, so that a question to it waits.
+// Finds out whether a process of another host is blocked: it waits in a call of MPI's own, and
+// takes no messages. It cannot tell so while it is there, but MPI can. A blocked process has
+// receives posted for questions. MPI completes a synchronous send to them, as the process is in
+// MPI. A process that computes has none, so that a question to it waits.
 #include "config.h"
 
 #include "fabrail/job.h"

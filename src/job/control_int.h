@@ -73,8 +73,8 @@ static inline int fr_job_source_of(const void *status)
     return *(const int *)((const char *)status + fr_abi_mpi.status_source_offset);
 }
 
-// Whether processes of other hosts are blocked (blocked.c), opened and closed with messages by MPI.
-// Opening returns false without memory.
+// Returns whether processes of other hosts are blocked (blocked.c), opened and closed with messages
+// by MPI. Opening returns false without memory.
 bool fr_job_blocked_open(void);
 void fr_job_blocked_close(void);
 

@@ -126,8 +126,8 @@ struct fr_job_remembered *fr_job_remember(fr_word comm, uint64_t name)
     return NULL;
 }
 
-// As fr_job_recall, and begins to remember where nothing is. A handle of no communicator is
-// refused before, by a call whose error handler may leave it or call MPI again.
+// Does what fr_job_recall does, and begins to remember where nothing is. A handle of no
+// communicator is refused before, by a call whose error handler may leave it or call MPI again.
 static struct fr_job_remembered *have(fr_word comm)
 {
     int is_inter;

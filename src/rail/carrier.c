@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether a NIC has a link, as the kernel knows it of network interfaces. NICs of other kinds end
-// what is on its way with an error.
+// Tells whether a NIC has a link, as the kernel knows it of network interfaces. NICs of other kinds
+// end what is on its way with an error.
 #include "config.h"
 
 #include "rail/steps_int.h"

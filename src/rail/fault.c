@@ -32,7 +32,7 @@ static uint64_t retry_at(const struct fr_rail *rail, unsigned losses)
     return rail->rails->real_ns + (rail->rails->options.retry_ns << doublings);
 }
 
-// Whether a NIC has had a link for a moment.
+// Returns whether a NIC has had a link for a moment.
 static bool is_plugged(const struct fr_rail *rail)
 {
     return !rail->unplugged && rail->rails->real_ns - rail->plugged_ns >= SETTLE_NS;

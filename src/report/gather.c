@@ -95,7 +95,7 @@ static bool all_gather(void)
     return all;
 }
 
-// Whether to go on waiting for the others, which have all come.
+// Returns whether to go on waiting for the others, which have all come.
 static bool look(struct fr_wait *wait)
 {
     enum { LIMIT_S = 60 };

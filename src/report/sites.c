@@ -148,7 +148,8 @@ static void sort(void) // not qsort, which may allocate
     }
 }
 
-// Whether nothing was counted for a site. Threads of Fabrail's count bytes outside of calls.
+// Returns whether nothing was counted for a site. Threads of Fabrail's count bytes outside of
+// calls.
 static bool is_empty(const struct fr_report_site *site)
 {
     uint64_t bytes = 0;

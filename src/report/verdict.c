@@ -85,8 +85,8 @@ void fr_verdict_add_site(struct fr_verdict_rank *rank, const struct fr_verdict_s
         rank->sites[least] = *site;
 }
 
-// Whether all ranks leave a function of the MPI library at about the same time, since each has to
-// hear of every other one.
+// Returns whether all ranks leave a function of the MPI library at about the same time, since each
+// has to hear of every other one.
 static bool leaves_together(const struct fr_verdict_row *row)
 {
     static const char *const parts[] = {"_Alltoall", "_Allgather", "_Allreduce", "_Reduce_scatter",
@@ -110,7 +110,7 @@ static struct fr_verdict_row *row_like(struct fr_verdict_rank *rank,
     return NULL;
 }
 
-// Whether a rank has done about as much as the one that has done most.
+// Returns whether a rank has done about as much as the one that has done most.
 static bool compares(const struct fr_verdict_row *row, const struct fr_verdict_row *most)
 {
     return row && row->calls >= most->calls - most->calls / 4 &&

@@ -95,7 +95,7 @@ static enum fr_fn begun_by(enum fr_fn fn)
     }
 }
 
-// Whether a call receives from nobody. MPICH 4.0 gets the status of such a request wrong.
+// Returns whether a call receives from nobody. MPICH 4.0 gets the status of such a request wrong.
 static bool is_from_nobody(enum fr_fn fn, const fr_word *args)
 {
     int source = fr_abi_rows[fn].class == FR_CLASS_SENDRECV ? 8 : 3;
@@ -109,9 +109,9 @@ void fr_request_parts_made(void)
     atomic_store_explicit(&has_parts, true, memory_order_relaxed);
 }
 
-// Whether MPI_Testall may fail with partitioned requests, as that of MPICH does. So each request is
-// asked for, and MPI waits for all once they are complete. MPICH 5 has no status of a persistent
-// receive that was asked for, so this is done where there are such requests alone.
+// Returns whether MPI_Testall may fail with partitioned requests, as that of MPICH does. So each
+// request is asked for, and MPI waits for all once they are complete. MPICH 5 has no status of a
+// persistent receive that was asked for, so this is done where there are such requests alone.
 static bool fails_with_parts(void)
 {
     return atomic_load_explicit(&has_parts, memory_order_relaxed) && !fr_abi_is_open_mpi();
@@ -174,22 +174,24 @@ static bool waits_for_many(const struct fr_request_set *set)
     return set && set->count > FR_REQUEST_FEW;
 }
 
-// Whether messages are likely to have come while the program made many requests, which need not
-// wait for the first tests.
+// Returns whether messages are likely to have come while the program made many requests, which need
+// not wait for the first tests.
 static bool has_come_meanwhile(const struct fr_request_set *set)
 {
     return waits_for_many(set) && fr_rndv_incoming_any_here();
 }
 
-// Whether so many messages are likely to have come since `seen` of them that they are worth a look.
+// Returns whether so many messages are likely to have come since `seen` of them that they are worth
+// a look.
 static bool have_many_come(const struct fr_request_set *set, uint64_t seen)
 {
     return waits_for_many(set) &&
            (int64_t)(fr_rndv_incoming_entered() - seen) >= FR_REQUEST_WORTH_A_LAUNCH;
 }
 
-// Whether MPI can be asked about a receive that it is still working on, as far as is known, without
-// that having any effect: it says nothing of a persistent request, and reports an error only once.
+// Returns whether MPI can be asked about a receive that it is still working on, as far as is known,
+// without that having any effect: it says nothing of a persistent request, and reports an error
+// only once.
 static bool may_ask(const struct fr_request_op *op)
 {
     return op && op->receive.takes_rts && !op->persistent && !op->schedule && !op->send &&
@@ -332,7 +334,8 @@ static int pack(const fr_word *args, void **packed, int *bytes)
                   args[7]);
 }
 
-// Whether MPI packs what an exchange in one buffer sends. Both its count and its bytes are an int.
+// Returns whether MPI packs what an exchange in one buffer sends. Both its count and its bytes are
+// an int.
 static bool is_packable(enum fr_fn fn, const fr_word *args)
 {
     int64_t count = fr_abi_rows[fn].flags & FR_ROW_LARGE ? (int64_t)args[1] : (int)args[1];
@@ -370,7 +373,7 @@ int fr_request_set_call(struct fr_request_set *set)
     return test_until_over(set->fn, set->args, set);
 }
 
-// Whether a call probes, with arguments that its test can take.
+// Returns whether a call probes, with arguments that its test can take.
 static bool probes(enum fr_fn fn, const fr_word *args)
 {
     bool may_be_null = fr_abi_mpi.STATUS_IGNORE == 0;

@@ -23,8 +23,8 @@ static void set_requests(struct fr_request_set *set)
     }
 }
 
-// Whether any operation needs a status to know how much it has received. Otherwise an RTS stands in
-// the application's memory, where it can be seen.
+// Returns whether any operation needs a status to know how much it has received. Otherwise an RTS
+// stands in the application's memory, where it can be seen.
 static bool any_needs_status(const struct fr_request_set *set)
 {
     for (size_t i = 0; set->tracked && i < set->count; i++) {
@@ -95,7 +95,7 @@ static void add_done(struct fr_request_set *set, size_t request, void *status, i
     set->done_count++;
 }
 
-// Whether a request may be pending after an error of another one, where no status tells. A
+// Returns whether a request may be pending after an error of another one, where no status tells. A
 // completed request is null or persistent.
 static bool may_pend(const struct fr_request_set *set, size_t index)
 {
@@ -146,7 +146,7 @@ static void list_done(struct fr_request_set *set, int rc)
                                    add_each);
 }
 
-// Whether a request has become null. Open MPI 4 frees a persistent request that has failed.
+// Returns whether a request has become null. Open MPI 4 frees a persistent request that has failed.
 static bool is_null(const struct fr_request_set *set, size_t request)
 {
     return fr_abi_handle_load(set->requests, request) == fr_abi_mpi.REQUEST_NULL;
@@ -166,8 +166,8 @@ static void end_done(struct fr_request_set *set)
     }
 }
 
-// Whether an operation that a call has completed has brought an RTS whose message is not received,
-// and which devices copy.
+// Returns whether an operation that a call has completed has brought an RTS whose message is not
+// received, and which devices copy.
 static bool has_message(const struct fr_request_set *set, size_t done,
                         struct fr_rndv_incoming *incoming)
 {
@@ -237,10 +237,10 @@ int fr_request_set_finish(struct fr_request_set *set, int rc)
     return rc;
 }
 
-// Whether requests are looked up only after MPI has completed them. A long list that is waited for
-// again and again, one request at a time, is then not looked at as a whole each time. No request
-// may be hidden from MPI or need a status. Nobody else may look at the list meanwhile, and nobody
-// leave the call.
+// Returns whether requests are looked up only after MPI has completed them. A long list that is
+// waited for again and again, one request at a time, is then not looked at as a whole each time. No
+// request may be hidden from MPI or need a status. Nobody else may look at the list meanwhile, and
+// nobody leave the call.
 static bool may_be_late(const struct fr_request_set *set)
 {
     _Atomic size_t *count =
@@ -322,8 +322,8 @@ int fr_request_fast_finish(struct fr_request_set *set, enum fr_fn fn, fr_word *a
     return end(set, fr_request_set_finish(set, rc));
 }
 
-// Whether an operation is known to be over, so that MPI completes its request at once: the receiver
-// has what it sends, or it has what it receives. Nothing is known of what was left to MPI.
+// Returns whether an operation is known to be over, so that MPI completes its request at once: the
+// receiver has what it sends, or it has what it receives. Nothing is known of what was left to MPI.
 static bool is_known_over(const void *request)
 {
     struct fr_request_op *op;

@@ -49,8 +49,8 @@ static size_t status_bytes(const void *status)
     return rc == fr_abi_mpi.SUCCESS && bytes > 0 ? (size_t)bytes : 0;
 }
 
-// Whether a receive was cancelled. Only receives are asked: Open MPI 4.1 leaves this field of a
-// nonblocking read's status unset.
+// Returns whether a receive was cancelled. Only receives are asked: Open MPI 4.1 leaves this field
+// of a nonblocking read's status unset.
 static bool was_cancelled(const struct fr_request_op *op, const void *status)
 {
     int cancelled = 0;
@@ -180,7 +180,7 @@ struct arrived {
     size_t all_count;
 };
 
-// Whether devices copy all of them.
+// Returns whether devices copy all of them.
 static bool are_short(const struct arrived *arrived)
 {
     for (size_t i = 0; i < arrived->count; i++) {
@@ -218,14 +218,15 @@ static bool is_idle(const struct fr_request_op *op)
     return op->persistent && !op->active;
 }
 
-// Whether there is nothing to copy any more. The parts of a schedule have copied for themselves.
+// Returns whether there is nothing to copy any more. The parts of a schedule have copied for
+// themselves.
 static bool is_over(const struct fr_request_op *op)
 {
     return op->delivered || op->schedule || is_idle(op);
 }
 
-// Whether an operation has brought an RTS. MPIs differ in what the status of a truncated receive
-// says, so it is not used.
+// Returns whether an operation has brought an RTS. MPIs differ in what the status of a truncated
+// receive says, so it is not used.
 static bool has_rts(struct fr_request_op *op, const void *status, int code,
                     struct fr_rndv_incoming *incoming)
 {
@@ -247,8 +248,8 @@ static void end_copies(struct fr_request_op *op, enum fr_status copied)
         atomic_store_explicit(&op->rma.fetched, FR_COPY_DONE, memory_order_release);
 }
 
-// Whether another thread that synchronises the window has copied the operation back, or is about
-// to.
+// Returns whether another thread that synchronises the window has copied the operation back, or is
+// about to.
 static bool is_fetched(struct fr_request_op *op)
 {
     return op->rma.fetches && !fr_request_begin_copy(&op->rma.fetched);

@@ -211,7 +211,7 @@ static int wait_all_first(struct fr_request_set *set)
     return fr_request_set_finish(set, fr_request_set_call(set));
 }
 
-// Whether a list has only sends, whose RTS MPI sends without their receivers.
+// Returns whether a list has only sends, whose RTS MPI sends without their receivers.
 static bool is_all_sent(const struct fr_request_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {

@@ -7,7 +7,8 @@
 #include "fabrail/request/schedule.h"
 #include "request/set_int.h"
 
-// Whether a copy or a message of the operation has failed. An inactive operation has told before.
+// Returns whether a copy or a message of the operation has failed. An inactive operation has told
+// before.
 static bool has_failed(const struct fr_request_op *op)
 {
     return op->failure != FR_OK && (op->active || !op->persistent);
@@ -45,8 +46,8 @@ static void clear_errors(struct fr_request_set *set)
     }
 }
 
-// Whether the operation has failed in a way that the real MPI knows nothing of. Its message may
-// have been longer than its buffer though its RTS was not, or a part of a schedule has failed.
+// Returns whether the operation has failed in a way that the real MPI knows nothing of. Its message
+// may have been longer than its buffer though its RTS was not, or a part of a schedule has failed.
 static bool has_own_error(const struct fr_request_op *op, int code)
 {
     bool is_reported = op->receive.cut != FR_CUT_NOT; // by MPI

@@ -56,7 +56,8 @@ bool fr_request_leave_buffer(struct fr_request_op *op)
     return true;
 }
 
-// Whether a send is lost since its receiver has died in the middle. Warns once of a long wait.
+// Returns whether a send is lost since its receiver has died in the middle. Warns once of a long
+// wait.
 static bool is_lost(const struct fr_request_op *op, struct fr_wait *wait)
 {
     if (fr_wait_ns(wait) < FR_SECOND_NS)
@@ -72,23 +73,24 @@ static bool is_lost(const struct fr_request_op *op, struct fr_wait *wait)
     return false;
 }
 
-// Whether MPI may be asked for the status of a receive. MPICH 5 takes a persistent request for
-// inactive from then on.
+// Returns whether MPI may be asked for the status of a receive. MPICH 5 takes a persistent request
+// for inactive from then on.
 static bool may_ask(const struct fr_request_op *op)
 {
     return !op->persistent || fr_abi_is_open_mpi();
 }
 
-// Whether an RTS has come whole though MPI may not be asked. MPICH copies one as a whole while a
-// thread is in it. If other threads may be, only memory will do that is not the message's own.
+// Returns whether an RTS has come whole though MPI may not be asked. MPICH copies one as a whole
+// while a thread is in it. If other threads may be, only memory will do that is not the message's
+// own.
 static bool is_whole(const struct fr_request_op *op, const struct fr_rndv_incoming *incoming)
 {
     return fr_request_alone ||
            (fr_request_op_is_staged(op) && !fr_rndv_incoming_is_short(incoming));
 }
 
-// Whether the request of a receive is complete with nothing but an RTS that has come whole. MPI is
-// not asked about any other: MPICH calls the error handler each time that it is asked for a
+// Returns whether the request of a receive is complete with nothing but an RTS that has come whole.
+// MPI is not asked about any other: MPICH calls the error handler each time that it is asked for a
 // truncated one.
 static bool has_come(struct fr_request_op *op, struct fr_rndv_incoming *incoming)
 {
@@ -109,8 +111,8 @@ static bool may_bring_rts(const struct fr_request_op *op)
     return op->receive.takes_rts && !op->delivered && op->key && fr_rndv_incoming_any();
 }
 
-// Whether this look leaves out a receive that shows nothing yet. MPI makes progress each time that
-// it is asked about one that is under way, so it is asked about a few of them, in turn.
+// Returns whether this look leaves out a receive that shows nothing yet. MPI makes progress each
+// time that it is asked about one that is under way, so it is asked about a few of them, in turn.
 static bool is_left_out(struct fr_request_op *op, struct fr_request_looks *looks)
 {
     enum { ASKED_AT_ONCE = 8 };
@@ -122,8 +124,8 @@ static bool is_left_out(struct fr_request_op *op, struct fr_request_looks *looks
     return !asks;
 }
 
-// Whether a receive is under way still. Its RTS may come while MPI tests the request, which MPI
-// then ends, so that the message would be waited for. So MPI tests none that is not complete
+// Returns whether a receive is under way still. Its RTS may come while MPI tests the request, which
+// MPI then ends, so that the message would be waited for. So MPI tests none that is not complete
 // before. MPICH's error handler is called for truncated ones each time, unless the program has
 // none.
 static bool is_under_way(struct fr_request_op *op, struct fr_request_looks *looks)
@@ -231,8 +233,8 @@ static bool find_early(struct early *early, size_t skip, bool waits)
     return early->claimed_count > 0;
 }
 
-// Whether what has come is so short that its launch takes longer, while copies are under way. It
-// then goes together with what comes until these have ended.
+// Returns whether what has come is so short that its launch takes longer, while copies are under
+// way. It then goes together with what comes until these have ended.
 static bool is_held_back(const struct early *early)
 {
     if (early->count >= FR_REQUEST_WORTH_A_LAUNCH ||

@@ -44,8 +44,8 @@ static enum fr_status start_copies(struct fr_request_op *const *ops, size_t coun
     return status == FR_OK ? fr_request_copy_in(whole, used) : status;
 }
 
-// Whether an operation was started and has not ended. MPI says so of one whose completion an error
-// handler has left.
+// Returns whether an operation was started and has not ended. MPI says so of one whose completion
+// an error handler has left.
 static bool is_active(const struct fr_request_op *op)
 {
     int complete = 0;

@@ -19,7 +19,7 @@ struct fr_request_posted fr_request_posted_entries[FR_POSTED_ENTRIES];
 bool fr_request_serial;
 bool fr_request_alone;
 
-// Whether a request can be told from all others by its word.
+// Returns whether a request can be told from all others by its word.
 static bool has_word(fr_word request)
 {
     return fr_request_of_word(fr_request_word_of(request, 0)) == request;
@@ -106,7 +106,7 @@ static int add_op(const struct fr_request_posted *receive, fr_word request)
     return fr_abi_mpi.SUCCESS;
 }
 
-// Whether there is no room for an RTS. MPI then leaves a part of one at most.
+// Returns whether there is no room for an RTS. MPI then leaves a part of one at most.
 static bool is_short(const struct fr_request_posted *receive)
 {
     return FR_UNLIKELY(fr_request_errors_return()) && receive->count < FR_RNDV_RTS_BYTES &&

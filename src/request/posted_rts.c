@@ -17,8 +17,8 @@ bool fr_request_posted_has_rts(const struct fr_request_posted *receive, const vo
            fr_rndv_incoming_read(receive->buffer, &incoming);
 }
 
-// Whether a receive may have been too short for an RTS. MPI may tell no error of it, but the RTS
-// begins there.
+// Returns whether a receive may have been too short for an RTS. MPI may tell no error of it, but
+// the RTS begins there.
 static bool may_be_cut(const struct fr_request_posted *receive, int error)
 {
     if (error != fr_abi_mpi.SUCCESS)

@@ -89,7 +89,7 @@ bool fr_request_poll(struct fr_request_op *op, unsigned *copies);
 // stays, as in fr_rndv_send_leave.
 bool fr_request_leave_buffer(struct fr_request_op *op);
 
-// Whether the application may leave a call by an error handler. After that, an operation that
+// Says whether the application may leave a call by an error handler. After that, an operation that
 // another thread has claimed may belong to no running call.
 extern _Atomic bool fr_request_has_handler;
 static inline bool fr_request_may_be_abandoned(void)

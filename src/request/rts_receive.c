@@ -35,8 +35,8 @@ static bool is_cancelled(const void *status)
     return cancelled;
 }
 
-// Whether there is room for an RTS. An error handler may have made a success of what MPI refused,
-// such as a null pointer. There is no room at addresses where no memory can be.
+// Returns whether there is room for an RTS. An error handler may have made a success of what MPI
+// refused, such as a null pointer. There is no room at addresses where no memory can be.
 static bool has_room(const struct fr_staging_view *view)
 {
     enum { PAGE_BYTES = 4096 };
@@ -72,7 +72,7 @@ static size_t read_beginning(const struct fr_staging_view *view, unsigned char *
     return bytes;
 }
 
-// Whether what a receive has brought is as long as an RTS, as far as its status must tell.
+// Returns whether what a receive has brought is as long as an RTS, as far as its status must tell.
 static bool may_be_rts(const struct fr_request_op *op, const void *status)
 {
     return !op->prefix_out || !status || fr_rndv_is_rts_length(fr_abi_status_size(status));
@@ -113,8 +113,9 @@ fr_request_read_racy(unsigned char data[FR_RNDV_RTS_BYTES], const void *from)
     return true;
 }
 
-// Whether the memory may be looked at. The application's may be gone once its request is complete,
-// or before it is started. Memory of an operation that was delivered early may still hold its RTS.
+// Returns whether the memory may be looked at. The application's may be gone once its request is
+// complete, or before it is started. Memory of an operation that was delivered early may still hold
+// its RTS.
 static bool may_look(const struct fr_request_op *op, const struct fr_staging_view *view)
 {
     return fr_staging_is_staged(view) || op->active;
@@ -271,15 +272,15 @@ struct doubt {
     uint64_t number;
 };
 
-// Whether doubts may end: no other receive is under way that may have been cut off without anybody
-// having looked.
+// Returns whether doubts may end: no other receive is under way that may have been cut off without
+// anybody having looked.
 static bool may_end_doubts(void)
 {
     return fr_request_alone && !fr_request_any_unmarked && !fr_request_any_tracked() &&
            !fr_request_any_freed();
 }
 
-// Whether a message was sent after one that is in doubt, which then is *doubt.
+// Returns whether a message was sent after one that is in doubt, which then is *doubt.
 static bool is_doubt_of(const struct fr_rndv_incoming *incoming, struct doubt *doubt)
 {
     doubt->number = incoming->number;
@@ -360,8 +361,8 @@ static void note_movement(void)
     atomic_store_explicit(&moving_ns, fr_time_coarse_ns(), memory_order_relaxed);
 }
 
-// Whether a message comes over the network. One whose sender has died may never end, and holds up
-// nobody.
+// Returns whether a message comes over the network. One whose sender has died may never end, and
+// holds up nobody.
 static bool any_moves(void)
 {
     return atomic_load_explicit(&by_network, memory_order_relaxed) > 0 &&

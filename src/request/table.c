@@ -171,15 +171,15 @@ void fr_request_table_remove(struct fr_request_op *op)
         atomic_fetch_sub_explicit(&fr_request_pending_count, 1, memory_order_release);
 }
 
-// Whether a call of this thread that is not the present one has claimed an operation whose request
-// does not outlive its completion.
+// Returns whether a call of this thread that is not the present one has claimed an operation whose
+// request does not outlive its completion.
 static bool may_be_left(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
     return !op->persistent && (op->claim.left || (op->claim.held && !is_claimed(op)));
 }
 
-// Whether the call that has claimed an operation was left for certain. Otherwise it may be going
-// on, and this thread be in its error handler.
+// Returns whether the call that has claimed an operation was left for certain. Otherwise it may be
+// going on, and this thread be in its error handler.
 static bool is_left(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
     return op->claim.thread == &fr_request_call &&
@@ -224,8 +224,8 @@ void fr_request_table_drop_abandoned(fr_word request)
     }
 }
 
-// Whether senders may depend on this process to fetch a message for the operation, which it does
-// whenever it waits for anything.
+// Returns whether senders may depend on this process to fetch a message for the operation, which it
+// does whenever it waits for anything.
 static bool expects(const struct fr_request_op *op)
 {
     return op->receive.takes_rts && !op->persistent && !op->schedule && fr_request_op_is_staged(op);

@@ -65,8 +65,8 @@ static void put_back(struct fr_request_op *op)
     fr_core_unlock(&freed_lock);
 }
 
-// Whether an error handler has left the call that had the operation in hand. It is not known
-// whether MPI still writes its memory, so that is never given back.
+// Returns whether an error handler has left the call that had the operation in hand. It is not
+// known whether MPI still writes its memory, so that is never given back.
 static bool is_left(const struct fr_request_op *op)
 {
     return op->claim.held && op->claim.thread == &fr_request_call &&
@@ -101,18 +101,18 @@ static struct fr_request_op *take_in_hand(uint64_t since, bool sends)
     return op;
 }
 
-// Whether a receive comes from nobody, or from a message that was matched before.
+// Returns whether a receive comes from nobody, or from a message that was matched before.
 static bool is_from_nobody(const struct fr_request_op *op)
 {
     int peer = fr_abi_rows[op->fn].peer;
     return peer < 0 || (int)op->args[peer] == fr_abi_mpi.PROC_NULL;
 }
 
-// Whether MPI may be asked about a request. MPICH 5 frees that of a finished file operation when
-// asked for its status, and fails when the application completes it. Open MPI 4.1 never completes a
-// communicator that is begun after another one has moved on, and asking moves it. MPICH calls the
-// error handler when it is asked about a truncated receive. Open MPI makes progress for each
-// receive that it is asked about, and has one request for all from nobody alone.
+// Returns whether MPI may be asked about a request. MPICH 5 frees that of a finished file operation
+// when asked for its status, and fails when the application completes it. Open MPI 4.1 never
+// completes a communicator that is begun after another one has moved on, and asking moves it. MPICH
+// calls the error handler when it is asked about a truncated receive. Open MPI makes progress for
+// each receive that it is asked about, and has one request for all from nobody alone.
 static bool may_ask(const struct fr_request_op *op)
 {
     enum fr_class class = fr_abi_rows[op->fn].class;
@@ -138,8 +138,8 @@ static fr_word ask_for_shared(void)
     return shared;
 }
 
-// Whether a send has got a request that is complete, that others get as well, and that nobody needs
-// to complete. Where this is false, MPI has to be asked.
+// Returns whether a send has got a request that is complete, that others get as well, and that
+// nobody needs to complete. Where this is false, MPI has to be asked.
 static bool is_shared(const struct fr_request_op *op, fr_word handle)
 {
     static _Atomic fr_word shared;
@@ -180,8 +180,8 @@ static int finish_now(struct fr_request_op *op, void *status, bool is_freed)
     return fr_abi_mpi.SUCCESS;
 }
 
-// Whether an operation that is complete at once has its data. MPICH completes the request of a get
-// before they have come, and has them after a flush alone.
+// Returns whether an operation that is complete at once has its data. MPICH completes the request
+// of a get before they have come, and has them after a flush alone.
 static bool has_come(const struct fr_request_op *op)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];

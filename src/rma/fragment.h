@@ -7,7 +7,7 @@
 #include "rma/rma_int.h"
 #include "rma/window_message.h"
 
-// As many bytes of runs as a message may have of data.
+// Most runs of a message: their bytes are as many as its data may be.
 enum { FR_RMA_MOST_RUNS = FR_RMA_MOST_BYTES / sizeof(struct fr_rma_run) };
 
 // All zero before its first use.

@@ -35,7 +35,8 @@ static uintptr_t reach(struct fr_rma_window *window, const struct fr_rma_target 
     return (uintptr_t)*room;
 }
 
-// Whether the kernel of a row takes an address. Elements that are only moved may stand anywhere.
+// Returns whether the kernel of a row takes an address. Elements that are only moved may stand
+// anywhere.
 static bool suits(const struct in_place *work, uintptr_t address)
 {
     return work->row == FR_REDUCE_ROWS || fr_device_reduce_is_aligned(work->row, address);

@@ -32,7 +32,7 @@ void fr_rndv_ledger_count_waiting(int rank, int more)
         atomic_fetch_add_explicit(&ledger->waiting, (uint64_t)more, memory_order_relaxed);
 }
 
-// Whether a sender has said lately that it waits. Reads no clock once that is long ago.
+// Returns whether a sender has said lately that it waits. Reads no clock once that is long ago.
 static bool was_awaited(struct fr_rndv_ledger *ledger)
 {
     int64_t noted_ns = atomic_load_explicit(&ledger->awaited_ns, memory_order_relaxed);
@@ -42,7 +42,8 @@ static bool was_awaited(struct fr_rndv_ledger *ledger)
     return false;
 }
 
-// Whether a process has a message for this one that was advertised as waiting, and is not over.
+// Returns whether a process has a message for this one that was advertised as waiting, and is not
+// over.
 static bool has_waiting(const struct fr_rndv_ledger *ledger)
 {
     for (size_t i = 0; i < fr_rndv_ledger_slots_of(ledger) / 64; i++) {
@@ -68,8 +69,8 @@ static bool has_living_waiting(void)
     return false;
 }
 
-// Whether these waiting sends are all of processes that have died, which never count them down.
-// Two looks, a second apart, must have found the same: a sender counts before it advertises.
+// Returns whether these waiting sends are all of processes that have died, which never count them
+// down. Two looks, a second apart, must have found the same: a sender counts before it advertises.
 static bool are_dead(uint64_t waiting)
 {
     static _Atomic int64_t looked_ns;

@@ -259,8 +259,9 @@ static size_t length_in_turn(const struct fr_rndv_message *message, unsigned tur
     return layout->exact ? rts_length(message->view->in_bytes, unit, turn) : 0;
 }
 
-// Whether the receiver may be told of one message in place of another of the same length: Open MPI
-// lets a thread match the next message while it still copies one that another thread has matched.
+// Returns whether the receiver may be told of one message in place of another of the same length:
+// Open MPI lets a thread match the next message while it still copies one that another thread has
+// matched.
 static bool may_be_confused(const struct fr_rndv_message *message)
 {
     const struct fr_job_facts *receiver = fr_job_facts_of(message->address.to);

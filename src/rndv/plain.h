@@ -19,7 +19,7 @@ enum fr_rndv_plain_news fr_rndv_plain_add(enum fr_rndv_plain_way way,
 
 // Number of addresses with plain messages under way, as far as they are told apart.
 extern _Atomic size_t fr_rndv_plain_counts[FR_PLAIN_WAYS];
-// Whether there are receivers beyond those that are told apart.
+// Says whether there are receivers beyond those that are told apart.
 extern atomic_bool fr_rndv_plain_any_beyond;
 
 // Returns what fr_rndv_plain_has does, and takes longer.

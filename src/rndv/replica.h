@@ -44,7 +44,7 @@ enum fr_rndv_answer fr_rndv_replica_peek(const struct fr_rndv_address *from, siz
 void fr_rndv_replica_tell_plain(const struct fr_rndv_address *address, size_t length,
                                 uint64_t after, bool all);
 
-// Whether any process knows that each message to it may be a plain one.
+// Says whether any process knows that each message to it may be a plain one.
 extern atomic_bool fr_rndv_replica_any_assumes_plain;
 
 // Returns whether this process knows that.

@@ -10,7 +10,7 @@
 #include "fabrail/staging/tables.h"
 #include "fabrail/staging/typed_copy.h"
 
-// Whether the device that moves the memory can use all of it.
+// Returns whether the device that moves the memory can use all of it.
 static bool is_open(const struct fr_staging_view *view)
 {
     uintptr_t low = view->base + (uintptr_t)view->first;

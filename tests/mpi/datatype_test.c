@@ -18,7 +18,8 @@ uint64_t data_seed = 20261121;
 
 static int random_count = 400;
 
-// Whether basics_of can take the datatype apart: made without large counts and of few pieces.
+// Returns whether basics_of can take the datatype apart: made without large counts and of few
+// pieces.
 static bool is_small(const struct sample *sample)
 {
     return strncmp(sample->name, "large", 5) != 0 && strcmp(sample->name, "value and index") != 0 &&

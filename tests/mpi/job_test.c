@@ -59,7 +59,7 @@ static struct fr_job_facts facts_at(int at)
     return facts;
 }
 
-// Whether `member` reaches one of the ranks in the set by multi-node NVLink.
+// Returns whether `member` reaches one of the ranks in the set by multi-node NVLink.
 static bool wanted(int member, int set)
 {
     for (int other = 0; other < RANKS; other++)

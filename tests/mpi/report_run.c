@@ -205,7 +205,7 @@ static void end(const char *how, const char *detail, const void *buffer)
         err_with_device_buffer(buffer);
 }
 
-// Whether rank 1 ends in a way that the others wait for.
+// Returns whether rank 1 ends in a way that the others wait for.
 static bool is_bad_end(const char *how)
 {
     static const char *const good[] = {"messages", "waits", "late",

@@ -41,7 +41,7 @@ void must(bool right, const char *format, ...) __attribute__((format(printf, 2, 
 void fill(const struct memory *memory, size_t bytes, unsigned seed);
 bool is_filled(const struct memory *memory, size_t bytes, unsigned seed);
 
-// Whether `bytes` at the start of one and at an offset of the other are the same.
+// Returns whether `bytes` at the start of one and at an offset of the other are the same.
 bool is_same(const struct memory *one, const struct memory *other, size_t offset, size_t bytes);
 
 #endif

@@ -248,7 +248,7 @@ static void expect_result(const struct call *call, struct buffer *to)
         expect(call, to, i, call->first + i, last);
 }
 
-// Whether all ranks have combined each element with what came before it, and nothing else.
+// Returns whether all ranks have combined each element with what came before it, and nothing else.
 static void check_once(const struct call *call)
 {
     uint64_t all = 0;

@@ -62,7 +62,8 @@ int memory_foreign_context(void);
 struct memory memory_new(enum memory_kind kind, size_t bytes);
 void memory_free(struct memory *memory);
 void memory_write(const struct memory *memory, size_t offset, const void *from, size_t bytes);
-// Whether the CPU, and with it an MPI that knows nothing of GPUs, could load and store there.
+// Returns whether the CPU, and with it an MPI that knows nothing of GPUs, could load and store
+// there.
 bool memory_cpu_reaches(const struct memory *memory);
 void memory_read(const struct memory *memory, size_t offset, void *to, size_t bytes);
 

@@ -10,7 +10,7 @@
 // Passive targets that share a core answer slowly, so the larger sizes are left to other programs.
 enum { TAG = 51, LIMIT_WINDOW = 5000 };
 
-// Whether windows are made in the run's kind of memory, in place of host memory.
+// Says whether windows are made in the run's kind of memory, in place of host memory.
 static bool in_run_memory;
 
 // A window on each rank. Its contents are compared like any buffer's.
@@ -461,7 +461,7 @@ static bool is_of_class(int code, int class)
     return found == class;
 }
 
-// Whether windows of the run's kind are Fabrail's: rank 0 has device memory.
+// Returns whether windows of the run's kind are Fabrail's: rank 0 has device memory.
 static bool is_served(const struct run *run)
 {
     return run->expect_windows && run->kind != MEMORY_HOST && run->kind != MEMORY_PINNED;

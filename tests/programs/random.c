@@ -59,7 +59,8 @@ static struct circle *circle_draw(struct walk *walk)
     return circle != NULL ? circle : walk->circles[0];
 }
 
-// Whether this round is on windows. It has a stream of its own, so that all others are as without.
+// Returns whether this round is on windows. It has a stream of its own, so that all others are as
+// without.
 static bool has_windows(const struct walk *walk, const struct circle *circle)
 {
     uint64_t state = draw_hash(walk->common, walk->round, 3);
@@ -94,7 +95,7 @@ static void walk_round(struct walk *walk)
     run_check(run, memory_context_unchanged(), "the current context is not the program's any more");
 }
 
-// Whether to stop, by what rank 0 thinks of the time and everybody of the bytes.
+// Returns whether to stop, by what rank 0 thinks of the time and everybody of the bytes.
 static bool agree_to_stop(struct walk *walk, const struct timespec *begin)
 {
     struct timespec now;

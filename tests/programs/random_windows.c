@@ -262,8 +262,8 @@ static void unlock(struct pane *pane, bool exclusive)
     free(order);
 }
 
-// Whether a call that flushes all ranks does so. Open MPI 5 flushes none in its own windows under
-// locks of each rank, also without a preload.
+// Returns whether a call that flushes all ranks does so. Open MPI 5 flushes none in its own windows
+// under locks of each rank, also without a preload.
 static bool flushes_all(const struct pane *pane)
 {
 #if defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5

@@ -14,7 +14,7 @@ static void damage(struct buffer *buffer, size_t offset)
     memory_write(&buffer->memory, offset, &byte, 1);
 }
 
-// Whether a check fails now, without that counting as a failure of this program.
+// Returns whether a check fails now, without that counting as a failure of this program.
 static bool found(struct run *run, struct buffer *buffer)
 {
     long failures = run->failures;

@@ -89,7 +89,7 @@ static void note(enum standin_event_kind kind, unsigned nic, bool more, size_t b
         self.events[self.events_count++] = (struct standin_event){kind, nic, more, bytes, local};
 }
 
-// Whether this call is the one that is to fail.
+// Returns whether this call is the one that is to fail.
 static bool fails(const char *call)
 {
     if (self.fail_call == NULL || strcmp(self.fail_call, call) != 0)

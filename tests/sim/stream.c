@@ -139,7 +139,7 @@ static void op_free(struct sim_op *op)
     free(op);
 }
 
-// Whether the head of a stream waits for the host to write a word.
+// Returns whether the head of a stream waits for the host to write a word.
 static bool is_held(const struct CUstream_st *stream)
 {
     const struct sim_op *op = stream->head;

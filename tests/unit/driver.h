@@ -120,7 +120,7 @@ static inline bool driver_start(CUcontext *context)
     return true;
 }
 
-// Whether failures can be asked for by environment variables.
+// Returns whether failures can be asked for by environment variables.
 static inline bool driver_is_simulated(void)
 {
     char name[256] = "";

@@ -66,7 +66,7 @@ static inline enum fr_status pair_import(const struct fr_ipc_handle *handle, int
     return fr_ipc_pin(handle, &user, mapping);
 }
 
-// Whether device memory holds, and makes it hold, what check_fill writes.
+// Check that device memory holds what check_fill writes, and make it hold that.
 static inline void pair_check(const struct driver_memory *memory, size_t from, size_t bytes,
                               uint64_t seed, const char *what)
 {

@@ -39,7 +39,7 @@ static void begin_device_case(void)
     flushed_too_early = false;
 }
 
-// Whether something posted is of a flush: a word of the flush's own host buffer.
+// Returns whether something posted is of a flush: a word of the flush's own host buffer.
 static bool is_flush(const struct standin_event *event)
 {
     const unsigned char *local = event->local;

@@ -150,7 +150,7 @@ static inline struct host_message host_advertise(int to, int tag, uint64_t comm,
     return message;
 }
 
-// Whether such a message could be sent just now.
+// Returns whether such a message could be sent just now.
 static inline enum fr_status host_could(int to, int tag, uint64_t comm)
 {
     struct host_message message;

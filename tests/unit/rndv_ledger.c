@@ -159,7 +159,7 @@ static void run_states(void)
     host_close_all();
 }
 
-// Whether anything is left to receive, however it comes to an end.
+// Returns whether anything is left to receive, however it comes to an end.
 static void run_any(void)
 {
     struct host_message messages[5];
@@ -404,7 +404,7 @@ static void run_cut(void)
     host_close();
 }
 
-// Whether an RTS of this length could go to an address just now.
+// Returns whether an RTS of this length could go to an address just now.
 static enum fr_status could_be(const struct fr_rndv_address *address, size_t length)
 {
     const struct fr_rndv_location location = host_location(1);
@@ -621,7 +621,8 @@ static void run_refused(void)
     host_close_all();
 }
 
-// Whether this process stays awaited for as long as it takes to find out that nobody alive waits.
+// Returns whether this process stays awaited for as long as it takes to find out that nobody alive
+// waits.
 static bool stays_awaited(void)
 {
     enum { LOOKS = 350, LOOK_US = 10000 };

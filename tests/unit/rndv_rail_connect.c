@@ -200,7 +200,7 @@ static void meet(int64_t reached)
     CHECK(!fr_rndv_retry_queue_is_due());
 }
 
-// Whether this process begins a round once so much time has passed, and not before.
+// Returns whether this process begins a round once so much time has passed, and not before.
 static bool begins_after(uint64_t milliseconds)
 {
     pass(milliseconds - 5 * STEP_MS);

@@ -68,7 +68,7 @@ static enum fr_rndv_answer peek(int from, int tag, uint64_t comm, bool take, uin
     return fr_rndv_replica_peek(&address, HOST_LENGTH, take, bytes);
 }
 
-// Whether the first one is of this seed.
+// Returns whether the first one is of this seed.
 static bool is_first(int from, int tag, uint64_t comm, bool take, uint64_t seed)
 {
     uint64_t bytes = 0;

@@ -73,12 +73,12 @@ bool fr_rndv_send_is_lost(const struct fr_rndv_send *send);
 // accepted.
 void fr_rndv_send_free(struct fr_rndv_send *send, bool cancelled);
 
-// Does so for a send that is over. Returns why its message is lost, FR_OK if it is not, as far as
-// this process knows.
+// Ends the operation of a send that is over, as fr_rndv_send_free does. Returns why its message is
+// lost, FR_OK if it is not, as far as this process knows.
 enum fr_status fr_rndv_send_end(struct fr_rndv_send *send);
 
-// Does so unless another thread holds the send, or the caller runs beneath a function that does.
-// Returns false then, and the send is still there.
+// Does what fr_rndv_send_end does, unless another thread holds the send, or the caller runs beneath
+// a function that does. Returns false then, and the send is still there.
 FR_MUST_CHECK bool fr_rndv_send_try_end(struct fr_rndv_send *send, enum fr_status *failure);
 
 // Notes that a plain message of a length that marks RTS is about to be sent. `once` says that it is

@@ -92,7 +92,7 @@ static unsigned long long id_of(CUcontext context)
     return fr_cu.cuCtxGetId != NULL && fr_cu.cuCtxGetId(context, &id) == CUDA_SUCCESS ? id : 0;
 }
 
-// Whether the context of an entry is there. Its streams and events go with it.
+// Returns whether the context of an entry is there. Its streams and events go with it.
 static bool is_there(const struct app_stream *entry)
 {
     return entry->context_id != 0 && id_of(entry->context) == entry->context_id;
@@ -356,7 +356,8 @@ static bool are_defaults_busy(CUcontext context, int64_t waited_ns)
     return is_default_busy(context, CU_STREAM_PER_THREAD, waited_ns) || legacy;
 }
 
-// As are_defaults_busy for the context that was current when the application made its call.
+// Does what are_defaults_busy does, for the context that was current when the application made its
+// call.
 static bool are_outer_busy(int64_t waited_ns)
 {
     CUcontext outer = fr_cuda_scope_outer(), popped = NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether this host has a CUDA driver. The driver is not loaded to find out.
+// Finds out whether this host has a CUDA driver. The driver is not loaded to find out.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"

@@ -200,8 +200,8 @@ enum fr_status fr_cuda_export_descriptor(uintptr_t base, int *descriptor)
     return status;
 }
 
-// Whether this process could open any memory that others offered, and how often it could not. There
-// is one for each of the two ways.
+// Says whether this process could open any memory that others offered, and how often it could not.
+// There is one for each of the two ways.
 struct offers {
     atomic_bool ever_opened;
     _Atomic unsigned failures;

@@ -210,8 +210,8 @@ static enum fr_status sync_here(const struct fr_device_range *range, CUcontext c
     return status;
 }
 
-// Whether bytes lie in the allocation of their range. Bytes beyond it belong to other allocations,
-// of which nothing is known. The range of VMM memory may hold several.
+// Returns whether bytes lie in the allocation of their range. Bytes beyond it belong to other
+// allocations, of which nothing is known. The range of VMM memory may hold several.
 static bool is_inside(const struct fr_device_range *range, uintptr_t low, uintptr_t high)
 {
     return range->kind < FR_KIND_VMM && low >= range->base && high - range->base <= range->bytes;
@@ -252,7 +252,7 @@ static bool is_idle(CUcontext context)
     return idle;
 }
 
-// As is_idle, for the context that was current when the application made its calls.
+// Does what is_idle does, for the context that was current when the application made its calls.
 static bool is_idle_outside(void)
 {
     CUcontext outer = fr_cuda_scope_outer(), popped = NULL;

@@ -20,8 +20,8 @@
 
 enum { MAX_DEVICES = FR_DEVICE_ROW_DEVICES };
 
-// Whether each device has fabric memory, an enum fr_device_support. Threads that find out at the
-// same time find the same.
+// Says whether each device has fabric memory, an enum fr_device_support. Threads that find out at
+// the same time find the same.
 static _Atomic int fabric_states[MAX_DEVICES];
 
 // Abilities of a device, in the order in which attributes are asked for.
