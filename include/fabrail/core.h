@@ -119,14 +119,16 @@ void fr_core_job_name(char name[FR_CORE_JOB_NAME_BYTES]);
 // the environment's.
 const char *fr_core_job_value(const char *name);
 
-// Number of errands: things that calls of MPI must look after now and then, also in a phase of host
-// memory. An errand is something held for other processes or had from them. Its owner counts it for
-// as long as it lasts.
+// Number of errands. An errand is something that this process holds for other processes, or has
+// from them. Calls of MPI look after errands now and then, also while the program uses host memory
+// alone. The owner of an errand counts it for as long as it lasts.
 extern _Atomic size_t fr_core_errand_count;
+// Returns whether there are errands, at the cost of a load.
 static inline bool fr_core_has_errands(void)
 {
     return atomic_load_explicit(&fr_core_errand_count, memory_order_relaxed) != 0;
 }
+// Counts an errand that begins or ends: whether there `was` one before, and `is` one now.
 static inline void fr_core_errands_change(bool was, bool is)
 {
     if (was != is)
@@ -134,8 +136,8 @@ static inline void fr_core_errands_change(bool was, bool is)
 }
 
 // A lock that clang's thread-safety analysis understands. Static storage starts unlocked with
-// FR_LOCK_INIT. It is held for some instructions, so who waits for it spins, then yields, and
-// sleeps where the holder does not run. A lock that is free costs one atomic exchange.
+// FR_LOCK_INIT. It is held for some instructions, so a thread that waits for it spins, then yields,
+// and sleeps where the holder does not run. A lock that is free costs one atomic exchange.
 struct FR_CAPABILITY("mutex") fr_lock {
     _Atomic bool held;
 };
@@ -143,13 +145,15 @@ struct FR_CAPABILITY("mutex") fr_lock {
     {                                                                                              \
         false                                                                                      \
     }
+// Takes a lock that is held. For fr_core_lock alone.
 void fr_core_lock_wait(struct fr_lock *lock);
-// Take and give back a lock. The holder calls no driver, MPI or libfabric.
+// Takes a lock. The holder makes no call of the driver, MPI or libfabric.
 FR_UNANALYSED static inline void fr_core_lock(struct fr_lock *lock) FR_ACQUIRES(lock)
 {
     if (FR_UNLIKELY(atomic_exchange_explicit(&lock->held, true, memory_order_acquire)))
         fr_core_lock_wait(lock);
 }
+// Gives back a lock, on the thread that holds it.
 FR_UNANALYSED static inline void fr_core_unlock(struct fr_lock *lock) FR_RELEASES(lock)
 {
     atomic_store_explicit(&lock->held, false, memory_order_release);

@@ -59,9 +59,10 @@ bool fr_rail_takes(const struct fr_rails *rails, enum fr_rail_kind kind);
 bool fr_rail_can_flush(const struct fr_rails *rails);
 // Returns whether others may be able to read and write memory of this process only while it polls.
 bool fr_rail_needs_polls(const struct fr_rails *rails);
-// Lets the calling thread, one that answers for the rails, run on any core near the NICs that the
-// job may use. It may run on any core if Linux does not tell those. It then need not stay where the
-// rank is bound and may be spinning. Returns false where the system refuses.
+// Lets the calling thread, one that answers for the rails, run on any of the job's cores near the
+// NICs, or on any of its cores where Linux does not tell which are near. Otherwise it would share
+// the core that the rank is bound to, and the rank may be spinning there. Returns false where the
+// system refuses.
 bool fr_rail_stay_near(const struct fr_rails *rails);
 // Returns whether the rails use sockets although the host has a better network that libfabric does
 // not drive but others may.
@@ -69,11 +70,11 @@ bool fr_rail_has_better(const struct fr_rails *rails);
 // Returns whether the completion of a write says that the data have arrived. If it does not,
 // fr_rail_write is refused.
 bool fr_rail_writes(const struct fr_rails *rails);
-// Returns whether the provider says that it makes reads of messages which the other side's CPU
-// answers. Only EFA tells.
+// Returns whether the provider says that it emulates reads by messages, which the other side's CPU
+// answers. EFA alone says so.
 bool fr_rail_emulates_reads(const struct fr_rails *rails);
-// Returns whether the provider says that it makes writes of messages which the other side's CPU
-// answers. Only EFA tells.
+// Returns whether the provider says that it emulates writes by messages, which the other side's CPU
+// answers. EFA alone says so.
 bool fr_rail_emulates_writes(const struct fr_rails *rails);
 
 // Writes the address of all rails of this process and returns its length in bytes. The address is

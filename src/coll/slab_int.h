@@ -34,7 +34,7 @@ struct fr_coll_slab_memory {
     uint32_t busy;           // a bit for each position that this rank uses or offers
     uint32_t uses;           // at least the number of each use of a position
     // The last use of each position, once this rank has left it. The others may store there until
-    // they have left it too. Belongs to who has made the position busy.
+    // they have left it too. Belongs to the thread that has made the position busy.
     struct fr_coll_slab_use {
         uint64_t word; // by which a rank says that it has left; 0: all have
         int *members;

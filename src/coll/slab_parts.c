@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Parts of a slab: who has which position.
+// Parts of a slab, and their positions.
 //
 // A position that a rank has left is free for it, but others may still be about to store there for
 // its last use. So each rank that leaves a position stores a word to the slabs of all that used it.

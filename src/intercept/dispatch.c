@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the stubs arrive. Calls without device buffers go on to the real MPI after a few compares.
-// The others go to the handler of their class.
+// The dispatch of calls, to which the stubs lead. Calls without device buffers go on to the real
+// MPI after a few compares. The others go to the handler of their class.
 #include "config.h"
 
 #include "fabrail/core/time.h"

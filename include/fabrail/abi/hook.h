@@ -12,13 +12,13 @@
 // the first time.
 bool fr_abi_can_hook(void (*poll)(void));
 
-// Has it call such a function from now on, on the thread of the call. The function may call MPI,
-// and is then called again within itself. It returns whether it has moved anything. Only where
-// fr_abi_can_hook, MPI lets one thread at a time in, and there is one such function in the process.
-// Returns false if MPI refuses it.
+// Has the MPI library call `call` from now on while a call of MPI waits or polls, on the thread of
+// that call. `call` returns whether it has moved anything. It may call MPI, and is then called
+// again within itself. Valid where fr_abi_can_hook returns true and MPI lets one thread at a time
+// in. A process has one such function at most. Returns false if MPI refuses it.
 FR_MUST_CHECK bool fr_abi_hook(bool (*call)(void));
 
-// Takes one call of fr_abi_hook back, or all of them when MPI ends.
+// Take one call of fr_abi_hook back, or all of them when MPI ends.
 void fr_abi_unhook(void);
 void fr_abi_unhook_all(void);
 

@@ -82,7 +82,7 @@ struct fr_coll_task {
     enum fr_status status;
     bool declines;
     // Does the operation by posts where some rank cannot take part: a short one, or one across
-    // hosts. Set by who has begun the task, on all ranks alike. NULL: the task ends with
+    // hosts. The caller that begins the task sets it, on all ranks alike. NULL: the task ends with
     // FR_ERR_UNSUPPORTED.
     struct fr_coll_host *host;
     bool is_by_posts; // it has done so

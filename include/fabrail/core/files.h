@@ -19,9 +19,9 @@ bool fr_core_file_of_system(const char *name, char path[FR_FILE_NAME_BYTES]);
 FR_MUST_CHECK enum fr_status fr_core_file_read(const char *path, size_t max_bytes, char **text,
                                                size_t *bytes);
 
-// Writes the names in a folder that are folders with an entry `inside` themselves, as the kernel
-// has devices of a class, with blanks between them. Stops where there is no more room. Returns how
-// many there are.
+// Writes the names of the folders in `folder` that have an entry `inside`, with blanks between the
+// names. The kernel lists devices of a class in that way. Stops at a name for which `text`, of
+// `room` bytes, has no more room. Returns the number of names written.
 int fr_core_folder_list(const char *folder, const char *inside, char *text, size_t room);
 
 #endif

@@ -61,8 +61,8 @@ static inline void fr_core_meter_end(enum fr_meter_kind kind, uint64_t begin)
         fr_core_meter_add(kind, begin, false);
 }
 
-// Says that the real MPI has just brought what tells of a message, and not its bytes. The thread's
-// time in the real MPI so far was spent waiting. Returns the ticks that became such time.
+// Turns the thread's time in the real MPI so far into waiting. Called when the real MPI has brought
+// no data, but the notice that a message can be fetched. Returns the ticks that were turned.
 static inline uint64_t fr_core_meter_waited(void)
 {
     uint64_t ticks = fr_core_meter.on ? fr_core_meter.ticks[FR_METER_MPI] : 0;

@@ -57,12 +57,13 @@ static inline bool fr_core_is_within(struct fr_core_bounds bounds, uintptr_t add
 // object. It protects whole pages of what is read-only after that.
 bool fr_core_object_is_writable(const struct dl_phdr_info *info, uintptr_t address);
 
-// Returns what the slot of a function of another object has to hold instead of `target`, 0 if it is
-// right. A target within `own`, the object's bounds, is not bound yet.
+// Returns the address that the slot of the function `name` of another object has to hold instead of
+// `target`, 0 if `target` is right. A target within `own`, the object's bounds, is not bound yet.
 typedef uintptr_t fr_core_better_target(const char *name, uintptr_t target,
                                         struct fr_core_bounds own);
 
-// Asks that for each slot of an object, and stores it. Returns false if one could not be written.
+// Asks `better_target` about each slot of an object, and stores what it returns unless that is 0.
+// Returns false if a slot could not be written.
 bool fr_core_object_point_slots(const struct dl_phdr_info *info,
                                 const struct fr_core_object *object,
                                 fr_core_better_target *better_target);
@@ -81,15 +82,17 @@ bool fr_core_is_in_fabrail(const void *address);
 // This copy then does nothing. The answer never changes.
 bool fr_core_is_second_copy(void);
 
-// The C library's own functions. For fr_core_dlsym(RTLD_NEXT, ...) the caller is this library. A
-// symbol that fr_core_dlsym does not find leaves no error for the application's dlerror.
+// Call the C library's own functions: dlsym, dlopen, and dl_iterate_phdr.
+// fr_core_dlsym_address returns the address of that dlsym. For fr_core_dlsym(RTLD_NEXT, ...) the
+// caller is this library. A symbol that fr_core_dlsym does not find leaves no error for the
+// application's dlerror.
 void *fr_core_dlsym(void *handle, const char *name);
 void *fr_core_dlopen(const char *path, int flags);
 uintptr_t fr_core_dlsym_address(void); // 0 unless the C library is GNU's
 int fr_core_iterate_objects(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data);
 
-// Number of calls of the exported dlsym. It tells when to look for new objects: one that was loaded
-// since the last look has mostly been asked for a symbol, too.
+// Number of calls of the exported dlsym. A changed number tells when to look for new objects, since
+// an object that was loaded since the last look has mostly been asked for a symbol, too.
 extern _Atomic unsigned fr_core_lookups;
 
 #endif
