@@ -29,8 +29,8 @@
 // that it has matched. There lengths take turns, so that a probe is not told of a message that
 // nobody can see yet.
 //
-// Here stands what both sides know. Parts that only some need are outgoing.h, incoming.h, receive.h
-// and progress.h in include/fabrail/rndv/.
+// This header has what both sides need. Parts for some users alone are outgoing.h, incoming.h,
+// receive.h and progress.h in include/fabrail/rndv/.
 //
 // All functions may be called by several threads at once.
 #ifndef FR_FABRAIL_RNDV_H

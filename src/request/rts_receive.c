@@ -342,8 +342,8 @@ struct fr_request_arrival {
     struct fr_staging_view nowhere;
     struct doubt doubt;
     bool ends_doubt;
-    bool is_short; // when it began: a sender that was asked for another scheme may change that
-    size_t come;   // fragments that had come at the last look
+    bool is_short;  // when it began: a sender that was asked for another scheme may change that
+    size_t arrived; // fragments that had come at the last look
 };
 
 // Messages that were begun together. Their receives lie behind `each`.
@@ -376,7 +376,7 @@ static void begin_arrival(struct fr_request_op *op, struct fr_request_arrival *a
                           const struct fr_rndv_recv *before)
 {
     arrival->incoming = *incoming;
-    arrival->come = 0;
+    arrival->arrived = 0;
     *arrival->recv = recv_of(op, &arrival->incoming, &arrival->nowhere);
     arrival->recv->before = before;
     arrival->recv->apart = true;
@@ -434,9 +434,9 @@ bool fr_request_arrival_poll(struct fr_request_op *op)
 {
     struct fr_request_arrival *arrival = op->arrival;
     bool over = fr_rndv_receive_poll(arrival->recv, 1);
-    if (arrival->recv->come != arrival->come)
+    if (arrival->recv->arrived != arrival->arrived)
         note_movement();
-    arrival->come = arrival->recv->come;
+    arrival->arrived = arrival->recv->arrived;
     if (!over)
         return false;
     end_arrival(op);

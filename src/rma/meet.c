@@ -15,8 +15,8 @@ enum { ROUNDS = 31 };
 struct fr_rma_meeting {
     struct fr_rma_meeting *next;
     uint64_t name;
-    uint32_t held;         // meetings that this rank has come to
-    uint32_t come[ROUNDS]; // messages of each round, of all meetings together
+    uint32_t held;            // meetings that this rank has come to
+    uint32_t arrived[ROUNDS]; // messages of each round, of all meetings together
 };
 
 static struct fr_lock lock = FR_LOCK_INIT; // of the meetings of all windows
@@ -42,7 +42,7 @@ void fr_rma_meet_note(struct fr_rma_window *window, const struct fr_rma_head *he
     fr_core_lock(&lock);
     struct fr_rma_meeting *meeting = find(window, head->name);
     if (meeting && head->extra < ROUNDS)
-        meeting->come[head->extra]++;
+        meeting->arrived[head->extra]++;
     fr_core_unlock(&lock);
     if (!meeting)
         fr_error("out of memory for a meeting of the ranks of a window");
@@ -76,7 +76,7 @@ static void leave(struct fr_rma_window *window, struct fr_rma_meeting *meeting, 
     bool is_even = true;
     fr_core_lock(&lock);
     for (unsigned round = 0; round < ROUNDS; round++)
-        is_even = is_even && meeting->come[round] == (round < rounds ? meeting->held : 0);
+        is_even = is_even && meeting->arrived[round] == (round < rounds ? meeting->held : 0);
     struct fr_rma_meeting **at = &window->meetings;
     while (*at != meeting)
         at = &(*at)->next;
@@ -90,9 +90,9 @@ static void leave(struct fr_rma_window *window, struct fr_rma_meeting *meeting, 
 static bool has_come(const struct fr_rma_meeting *meeting, unsigned round, uint32_t held)
 {
     fr_core_lock(&lock);
-    bool come = (int32_t)(meeting->come[round] - held) >= 0;
+    bool arrived = (int32_t)(meeting->arrived[round] - held) >= 0;
     fr_core_unlock(&lock);
-    return come;
+    return arrived;
 }
 
 // Waits until some ranks of a window have come to the same meeting, which `name` tells from others.

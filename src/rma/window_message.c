@@ -199,13 +199,13 @@ static bool try_act(struct inbox *inbox, struct fr_rma_message **at)
 {
     struct fr_rma_message *message = *at, *next = message->next;
     struct fr_rma_message *before = message->before, *after = message->after;
-    if (!message->come && is_complete(message)) {
-        message->come = true;
+    if (!message->arrived && is_complete(message)) {
+        message->arrived = true;
         inbox->coming--;
     }
-    if (message->come && before && !before->before && before->landing != FR_RMA_NOT_BEGUN)
+    if (message->arrived && before && !before->before && before->landing != FR_RMA_NOT_BEGUN)
         fr_rma_act_early(message);
-    if (!message->come || before || !fr_rma_act(message))
+    if (!message->arrived || before || !fr_rma_act(message))
         return false;
     atomic_fetch_add_explicit(&taken, 1, memory_order_relaxed);
     atomic_fetch_sub(&received_count, 1);

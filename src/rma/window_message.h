@@ -65,7 +65,7 @@ struct fr_rma_message {
     struct fr_staging_lease lease; // of a long one
     size_t bytes;
     int from;                              // the rank in the world that has sent it
-    bool come;                             // all of it is there
+    bool arrived;                          // all of it is there
     bool is_result;                        // of a large update, and counted
     uint32_t ticket;                       // of one that waits for a lock
     struct fr_rma_message *before, *after; // from the same rank, in the inbox

@@ -44,7 +44,7 @@ static bool doubt(const struct fr_rndv_incoming *incoming, bool received)
                                   FR_SLOT_DOUBTED | (received ? FR_SLOT_TAKEN : 0));
     if (!fr_rndv_replica_doubt(incoming->from, incoming->number, received))
         return false;
-    (void)fr_rndv_tell(incoming->from, FR_CONTROL_DOUBTED, &entry, false);
+    (void)fr_rndv_entry_send(incoming->from, FR_CONTROL_DOUBTED, &entry, false);
     return true;
 }
 

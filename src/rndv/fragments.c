@@ -89,8 +89,8 @@ void fr_rndv_fragments_open_at(struct fr_rndv_fragments *in, struct fr_rndv_recv
     in->memory = (unsigned char *)address;
 }
 
-enum fr_status fr_rndv_fragments_open_beside(struct fr_rndv_fragments *in,
-                                             struct fr_rndv_recv *recv)
+enum fr_status fr_rndv_fragments_open_workspace(struct fr_rndv_fragments *in,
+                                                struct fr_rndv_recv *recv)
 {
     begin(in, recv);
     enum fr_status status =
@@ -109,9 +109,9 @@ void fr_rndv_fragments_copy(struct fr_rndv_fragments *in)
 {
     const struct fr_layout *layout = in->recv->view->blocks[0].layout;
     size_t room = room_of(in);
-    in->recv->come = in->done;
-    size_t come = in->done << in->shift;
-    size_t last = come < room ? come : room;
+    in->recv->arrived = in->done;
+    size_t arrived = in->done << in->shift;
+    size_t last = arrived < room ? arrived : room;
     if (!layout->contiguous)
         last -= last % layout->size_bytes;
     if (!in->overlaps || last <= in->copied)

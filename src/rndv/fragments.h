@@ -44,8 +44,8 @@ void fr_rndv_fragments_open_at(struct fr_rndv_fragments *in, struct fr_rndv_recv
 
 // Has the fragments go to device workspace, from where they are copied on. Closed once, unless it
 // fails.
-FR_MUST_CHECK enum fr_status fr_rndv_fragments_open_beside(struct fr_rndv_fragments *in,
-                                                           struct fr_rndv_recv *recv);
+FR_MUST_CHECK enum fr_status fr_rndv_fragments_open_workspace(struct fr_rndv_fragments *in,
+                                                              struct fr_rndv_recv *recv);
 
 // Has the fragments go to workspace in place of the program's memory. Called before any has come.
 FR_MUST_CHECK enum fr_status fr_rndv_fragments_bounce(struct fr_rndv_fragments *in);

@@ -235,7 +235,7 @@ static void tell_sender(const struct fr_rndv_incoming *incoming, enum fr_job_con
 {
     const struct fr_rndv_entry entry = {
         .number = incoming->number, .ready = state, .index = incoming->index};
-    (void)fr_rndv_tell(incoming->from, kind, &entry, true);
+    (void)fr_rndv_entry_send(incoming->from, kind, &entry, true);
 }
 
 // The sender may be anywhere, but follows the refusal wherever it makes progress.

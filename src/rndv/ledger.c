@@ -349,7 +349,7 @@ static void write_location(struct fr_rndv_location *to, const struct fr_rndv_loc
 // before. If it sees any of these stores, it sees as well that the word has changed.
 static void write_slot(struct fr_rndv_slot *slot, const struct fr_rndv_address *address,
                        uint64_t sizes, uint64_t ready, const struct fr_rndv_location *location,
-                       const union fr_rndv_beside *beside, uint64_t number)
+                       const union fr_rndv_extra *extra, uint64_t number)
 {
     atomic_store_explicit(&slot->sizes, sizes, memory_order_release);
     atomic_store_explicit(&slot->comm, address->comm, memory_order_release);
@@ -357,8 +357,8 @@ static void write_slot(struct fr_rndv_slot *slot, const struct fr_rndv_address *
     atomic_store_explicit(&slot->tag, address->tag, memory_order_release);
     atomic_store_explicit(&slot->ready, ready, memory_order_release);
     write_location(&slot->location, location);
-    if (beside != NULL)
-        slot->beside = *beside;
+    if (extra != NULL)
+        slot->extra = *extra;
     atomic_store_explicit(&slot->word, number | FR_SLOT_IN(FR_RNDV_ADVERTISED),
                           memory_order_release);
 }
@@ -413,7 +413,7 @@ static bool extend(struct fr_rndv_ledger *ledger)
 enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, bool shared,
                                         uint64_t sizes, uint64_t ready,
                                         const struct fr_rndv_location *location,
-                                        const union fr_rndv_beside *beside, unsigned *index,
+                                        const union fr_rndv_extra *extra, unsigned *index,
                                         uint64_t *number)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_own();
@@ -428,7 +428,7 @@ enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, b
     } while (status == FR_ERR_LIMIT && extend(ledger));
     if (status != FR_OK)
         return status;
-    write_slot(&ledger->slots[entered], address, sizes, ready, location, beside, *number);
+    write_slot(&ledger->slots[entered], address, sizes, ready, location, extra, *number);
     *index = (unsigned)entered;
     return FR_OK;
 }

@@ -100,11 +100,11 @@ void fr_rndv_ledger_use_device(int device);
 bool fr_rndv_ledger_takes_turns_with(int rank);
 
 // Enters a message in a slot of this process's ledger. Returns FR_ERR_LIMIT when all slots are in
-// use, FR_ERR_UNSUPPORTED when a rule of rndv.h forbids an RTS. `beside` may be NULL.
+// use, FR_ERR_UNSUPPORTED when a rule of rndv.h forbids an RTS. `extra` may be NULL.
 FR_MUST_CHECK enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address,
                                                       bool shared, uint64_t sizes, uint64_t ready,
                                                       const struct fr_rndv_location *location,
-                                                      const union fr_rndv_beside *beside,
+                                                      const union fr_rndv_extra *extra,
                                                       unsigned *index, uint64_t *number);
 
 // Notes that MPI has the RTS. Another thread may then send to the same address.

@@ -268,7 +268,7 @@ bool fr_rndv_pipeline_take_over(struct fr_rndv_send *send)
     };
     (void)fr_rndv_slot_change(slot, send->number, from, FR_RNDV_ADVERTISED);
     if (send->remote)
-        (void)fr_rndv_tell(send->address.to, FR_CONTROL_RTS, &entry, true);
+        (void)fr_rndv_entry_send(send->address.to, FR_CONTROL_RTS, &entry, true);
     (void)progress(send);
     return true;
 }
@@ -303,7 +303,7 @@ static void tell_begun(const struct fr_rndv_incoming *incoming)
 {
     const struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->index};
     if (incoming->slot == NULL) {
-        (void)fr_rndv_tell(incoming->from, FR_CONTROL_BEGUN, &entry, true);
+        (void)fr_rndv_entry_send(incoming->from, FR_CONTROL_BEGUN, &entry, true);
         return;
     }
     if (atomic_load_explicit(&incoming->slot->ready, memory_order_relaxed) == FR_RNDV_WAITS)

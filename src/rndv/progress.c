@@ -19,8 +19,8 @@
 #include <stddef.h>
 #include <string.h>
 
-bool fr_rndv_tell(int to, enum fr_job_control_kind kind, const struct fr_rndv_entry *entry,
-                  bool must)
+bool fr_rndv_entry_send(int to, enum fr_job_control_kind kind, const struct fr_rndv_entry *entry,
+                        bool must)
 {
     bool whole = kind == FR_CONTROL_RTS || kind == FR_CONTROL_WRITE;
     size_t bytes = whole ? sizeof(*entry) : offsetof(struct fr_rndv_entry, location);

@@ -34,9 +34,10 @@ struct fr_rndv_entry {
 };
 _Static_assert(sizeof(struct fr_rndv_entry) <= FR_CONTROL_BYTES, "it fits");
 
-// Sends an entry, or its first members, by control message, as the kind demands. With `must`, tries
-// again for lack of room until the process is out of reach. Returns false if it was not sent.
-bool fr_rndv_tell(int to, enum fr_job_control_kind kind, const struct fr_rndv_entry *entry,
-                  bool must);
+// Sends an entry, or its first members, by control message, as the kind demands. Where there is no
+// room, a call with `must` tries again until the process is out of reach. Returns false if nothing
+// was sent.
+bool fr_rndv_entry_send(int to, enum fr_job_control_kind kind, const struct fr_rndv_entry *entry,
+                        bool must);
 
 #endif

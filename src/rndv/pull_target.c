@@ -142,14 +142,14 @@ static bool are_alike(const struct fr_rndv_recv *recv)
     const struct fr_rndv_incoming *incoming = recv->incoming;
     const struct fr_layout *layout = recv->view->blocks[0].layout;
     return incoming->location.strides.unit > 0 && !layout->contiguous &&
-           fr_rndv_strides_are(&incoming->location.strides, &incoming->slot->beside.table,
+           fr_rndv_strides_are(&incoming->location.strides, &incoming->slot->extra.table,
                                fr_datatype_compiled_get(layout));
 }
 
 // Maps the table of the sender's layout for the device that its memory is mapped for.
 static enum fr_status map_table(struct fr_rndv_pull *pull, const struct fr_rndv_incoming *incoming)
 {
-    const struct fr_rndv_table *table = &incoming->slot->beside.table;
+    const struct fr_rndv_table *table = &incoming->slot->extra.table;
     enum fr_status status =
         fr_ipc_pin_beyond(&table->handle, &pull->mapping.user, &pull->table_mapping);
     if (status == FR_OK && pull->table_mapping.user.device != pull->mapping.user.device)
@@ -233,7 +233,7 @@ static void find_gate(struct fr_rndv_pull *pull, const struct fr_rndv_incoming *
     pull->gate.count = 0;
     if (incoming->slot == NULL || !fr_rndv_scheme_has(incoming->location.scheme, FR_RNDV_GATED))
         return;
-    const struct fr_rndv_gate gate = incoming->slot->beside.gate;
+    const struct fr_rndv_gate gate = incoming->slot->extra.gate;
     const struct fr_ipc_handle *handle = &incoming->location.handle;
     uint64_t offset = gate.words - handle->base;
     if (gate.count == 0 || gate.count > FR_DEVICE_GATE_WORDS ||

@@ -25,7 +25,7 @@ void fr_rndv_rail_address_take(struct fr_rndv_rail_address *address,
     memcpy(&piece, message->data, message->bytes < sizeof(piece) ? message->bytes : sizeof(piece));
     size_t bytes = message->bytes - offsetof(struct piece, data);
     if (message->bytes <= offsetof(struct piece, data) || message->bytes > sizeof(piece) ||
-        piece.all_bytes > FR_RNDV_RAIL_ADDRESS_MAX || piece.offset != address->come_bytes ||
+        piece.all_bytes > FR_RNDV_RAIL_ADDRESS_MAX || piece.offset != address->arrived_bytes ||
         bytes > piece.all_bytes - piece.offset)
         return;
     if (address->bytes == NULL) {
@@ -35,12 +35,12 @@ void fr_rndv_rail_address_take(struct fr_rndv_rail_address *address,
     if (address->bytes == NULL || piece.all_bytes != address->all_bytes)
         return;
     memcpy(address->bytes + piece.offset, piece.data, bytes);
-    address->come_bytes += bytes;
+    address->arrived_bytes += bytes;
 }
 
 bool fr_rndv_rail_address_is_whole(const struct fr_rndv_rail_address *address)
 {
-    return address->bytes != NULL && address->come_bytes == address->all_bytes;
+    return address->bytes != NULL && address->arrived_bytes == address->all_bytes;
 }
 
 bool fr_rndv_rail_address_send(int to, size_t *sent_bytes)

@@ -175,7 +175,7 @@ void fr_rndv_rails_handle(const struct fr_job_control_message *message)
 
 // ---- one step after the other
 
-struct come {
+struct received {
     bool due; // it is time to try again
     bool wanted;
     bool address_known; // the address of the other process has come
@@ -184,11 +184,11 @@ struct come {
     bool refused; // the other has ended before it knew this process, and never will know it
 };
 
-static struct come look_at(struct peer *peer)
+static struct received look_at(struct peer *peer)
 {
     bool due = fr_rndv_retry_queue_take(&peer->turn); // comes first: whatever comes later is news
     fr_core_lock(&lock);
-    struct come come = {
+    struct received received = {
         .due = due,
         .wanted = peer->wanted,
         .address_known = fr_rndv_rail_address_is_whole(&peer->there),
@@ -197,7 +197,7 @@ static struct come look_at(struct peer *peer)
         .refused = peer->unreached_there && peer->rounds_there == 0,
     };
     fr_core_unlock(&lock);
-    return come;
+    return received;
 }
 
 // Sends a word to a process. Returns false if there is no room now; the caller tries again. Returns
@@ -242,11 +242,11 @@ static void begin(struct peer *peer)
     }
 }
 
-static void exchange(struct peer *peer, const struct come *come)
+static void exchange(struct peer *peer, const struct received *received)
 {
     peer->address_sent =
         peer->address_sent || fr_rndv_rail_address_send(peer->rank, &peer->sent_bytes);
-    if (!peer->address_sent || !come->address_known)
+    if (!peer->address_sent || !received->address_known)
         return;
     if (fr_rndv_rail_probe_connect(peer->rank, &peer->there, &peer->probe))
         peer->stage = CONNECTING;
@@ -256,20 +256,21 @@ static void exchange(struct peer *peer, const struct come *come)
 
 // Returns whether this process may begin another round. The last one must be over on both sides. A
 // rail to read over is needed as well, unless it is the other that has to read.
-static bool may_begin_again(const struct peer *peer, const struct come *come)
+static bool may_begin_again(const struct peer *peer, const struct received *received)
 {
     return peer->stage == CONNECTED && !atomic_load(&peer->serves) &&
-           (come->given_up || fr_rail_peer_retry(fr_rndv_rails(), (unsigned)peer->rank) > 0);
+           (received->given_up || fr_rail_peer_retry(fr_rndv_rails(), (unsigned)peer->rank) > 0);
 }
 
 // Begins another round, since the other process has, or since it is time to.
-static void begin_again(struct peer *peer, const struct come *come)
+static void begin_again(struct peer *peer, const struct received *received)
 {
-    bool other_began = peer->stage == CONNECTED && come->rounds > peer->rounds;
-    bool has_failed = come->given_up || (peer->stage == CONNECTED && !atomic_load(&peer->readable));
-    if (!other_began && !(come->due && has_failed && fr_job_control_is_alive(peer->rank)))
+    bool other_began = peer->stage == CONNECTED && received->rounds > peer->rounds;
+    bool has_failed =
+        received->given_up || (peer->stage == CONNECTED && !atomic_load(&peer->readable));
+    if (!other_began && !(received->due && has_failed && fr_job_control_is_alive(peer->rank)))
         return;
-    if (!other_began && !may_begin_again(peer, come)) {
+    if (!other_began && !may_begin_again(peer, received)) {
         fr_rndv_retry_queue_wait(&peer->turn);
         return;
     }
@@ -313,17 +314,17 @@ static void look_at_probe(struct peer *peer)
 }
 
 // Returns whether there is more to do though nothing comes.
-static bool goes_on(const struct peer *peer, const struct come *come)
+static bool goes_on(const struct peer *peer, const struct received *received)
 {
     switch (peer->stage) {
     case UNKNOWN:
-        return come->wanted; // another thread may just be opening the rails
+        return received->wanted; // another thread may just be opening the rails
     case EXCHANGING:
         return !peer->address_sent;
     case ADDED:
-        return come->refused || come->rounds >= peer->rounds;
+        return received->refused || received->rounds >= peer->rounds;
     case CONNECTED:
-        return come->rounds > peer->rounds;
+        return received->rounds > peer->rounds;
     case NEVER:
         return false;
     default:
@@ -333,23 +334,23 @@ static bool goes_on(const struct peer *peer, const struct come *come)
 
 static bool step(struct peer *peer)
 {
-    struct come come = look_at(peer);
-    if (come.refused && (peer->stage == EXCHANGING || peer->stage == ADDED))
+    struct received received = look_at(peer);
+    if (received.refused && (peer->stage == EXCHANGING || peer->stage == ADDED))
         end_and_tell(peer, NEVER, 0);
     if (peer->stage == ENDING)
         tell_outcome(peer);
-    if (peer->stage == UNKNOWN && come.wanted)
+    if (peer->stage == UNKNOWN && received.wanted)
         begin(peer);
     if (peer->stage == EXCHANGING)
-        exchange(peer, &come);
-    begin_again(peer, &come);
+        exchange(peer, &received);
+    begin_again(peer, &received);
     if (peer->stage == CONNECTING)
         tell_known(peer);
-    if (peer->stage == ADDED && come.rounds >= peer->rounds)
+    if (peer->stage == ADDED && received.rounds >= peer->rounds)
         begin_probe(peer);
     if (peer->stage == PROBING)
         look_at_probe(peer);
-    return goes_on(peer, &come);
+    return goes_on(peer, &received);
 }
 
 void fr_rndv_rail_connect_step(void)

@@ -63,7 +63,7 @@ void fr_rndv_retry_queue_close(void);
 // The address of a process: what it tells others of its rails, as far as it has come.
 struct fr_rndv_rail_address {
     unsigned char *bytes; // malloc'ed
-    size_t all_bytes, come_bytes;
+    size_t all_bytes, arrived_bytes;
 };
 
 // Takes the piece that a control message RAIL_ADDRESS brings.

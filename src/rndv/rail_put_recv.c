@@ -67,7 +67,7 @@ struct fr_rndv_rail_put_request *fr_rndv_rail_put_recv_ask(const struct fr_rndv_
     fr_list_push_back(&all, &request->entry);
     fr_core_unlock(&lock);
     fr_rndv_rails_serve(1);
-    if (fr_rndv_tell(incoming->from, FR_CONTROL_WRITE, &entry, false))
+    if (fr_rndv_entry_send(incoming->from, FR_CONTROL_WRITE, &entry, false))
         return request;
     forget(request);
     return NULL;
@@ -117,7 +117,7 @@ bool fr_rndv_rail_put_recv_end(struct fr_rndv_rail_put_request *request,
     if (landed)
         forget(request);
     else if (!over)
-        (void)fr_rndv_tell(from, FR_CONTROL_WRITE, &back, true);
+        (void)fr_rndv_entry_send(from, FR_CONTROL_WRITE, &back, true);
     return landed;
 }
 

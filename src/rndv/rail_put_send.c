@@ -67,7 +67,7 @@ static void tell_all(int to, unsigned index, uint64_t number, uint64_t bytes, bo
 {
     const struct fr_rndv_entry entry = {
         .number = number, .ready = bytes, .tag = lost, .index = index};
-    (void)fr_rndv_tell(to, FR_CONTROL_WRITTEN_ALL, &entry, true);
+    (void)fr_rndv_entry_send(to, FR_CONTROL_WRITTEN_ALL, &entry, true);
 }
 
 static struct writing *make(int from, const struct fr_rndv_entry *entry)
@@ -158,7 +158,7 @@ static void tell_written(struct writing *writing, const struct fr_rndv_send *sen
                                         .ready = (uint64_t)writing->arrived << shift,
                                         .index = send->index};
     if (writing->reported != writing->arrived &&
-        fr_rndv_tell(writing->to, FR_CONTROL_WRITTEN, &entry, false))
+        fr_rndv_entry_send(writing->to, FR_CONTROL_WRITTEN, &entry, false))
         writing->reported = writing->arrived;
 }
 

@@ -102,7 +102,7 @@ static enum fr_status open_direct(struct reading *reading, struct fr_rndv_recv *
 // wire.
 static enum fr_status open_beside(struct reading *reading, struct fr_rndv_recv *recv)
 {
-    enum fr_status status = fr_rndv_fragments_open_beside(&reading->in, recv);
+    enum fr_status status = fr_rndv_fragments_open_workspace(&reading->in, recv);
     if (status != FR_OK)
         return status;
     status = fr_rndv_hmem_register_lease(&reading->in.bounce, &reading->region, &reading->offset);

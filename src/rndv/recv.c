@@ -68,8 +68,8 @@ void fr_rndv_receive_begin(struct fr_rndv_recv *recv)
     recv->looked_ns = recv->before != NULL ? recv->before->looked_ns : fr_time_coarse_ns();
     recv->untouched = recv->on_device = recv->retrying = false;
     recv->refused = FR_SCHEME_COUNT;
-    recv->come = 0;
-    recv->heard = fr_rndv_fragments_from(recv->incoming->from);
+    recv->arrived = 0;
+    recv->seen = fr_rndv_fragments_from(recv->incoming->from);
     recv->silent_ns = 0;
     recv->status = fr_rndv_incoming_begin(recv->incoming);
     if (recv->status == FR_OK && recv->incoming->slot != NULL)
@@ -216,11 +216,11 @@ static bool is_silent(struct fr_rndv_recv *recv, int64_t now)
     const size_t limit_s = fr_core_settings()->timeout_s;
     const int64_t before_s = recv->silent_ns / FR_SECOND_NS;
     recv->silent_ns += past_ns < look_ns ? past_ns : look_ns;
-    const unsigned heard = fr_rndv_fragments_from(recv->incoming->from);
-    if (heard != recv->heard ||
+    const unsigned seen = fr_rndv_fragments_from(recv->incoming->from);
+    if (seen != recv->seen ||
         !fr_rndv_scheme_has(recv->incoming->location.scheme, FR_RNDV_FRAGMENTED))
         recv->silent_ns = 0;
-    recv->heard = heard;
+    recv->seen = seen;
     const int64_t silent_s = recv->silent_ns / FR_SECOND_NS;
     if (silent_s / LONG_S > before_s / LONG_S)
         fr_warn("rank %d has given nothing more of a message for %ld s: it is outside of MPI, or "

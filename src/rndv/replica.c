@@ -376,7 +376,7 @@ void fr_rndv_replica_tell_plain(const struct fr_rndv_address *address, size_t le
         atomic_store_explicit(&fr_rndv_replica_any_assumes_plain, true, memory_order_relaxed);
     }
     fr_core_unlock(&lock);
-    if (tells && !fr_rndv_tell(address->to, FR_CONTROL_PLAIN, &entry, false))
+    if (tells && !fr_rndv_entry_send(address->to, FR_CONTROL_PLAIN, &entry, false))
         fr_warn_once("no memory to tell of a message, so that probes may wait for it");
 }
 

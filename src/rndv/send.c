@@ -95,21 +95,21 @@ static bool tell_receiver(const struct fr_rndv_send *send, const struct fr_rndv_
         .index = send->index,
         .location = *location,
     };
-    return fr_rndv_tell(send->address.to, FR_CONTROL_RTS, &entry, must);
+    return fr_rndv_entry_send(send->address.to, FR_CONTROL_RTS, &entry, must);
 }
 
 static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_location *location,
                             uint64_t ready)
 {
-    union fr_rndv_beside beside;
-    bool has_beside = send->table != NULL || fr_rndv_scheme_has(location->scheme, FR_RNDV_GATED);
-    if (has_beside)
-        beside = (union fr_rndv_beside){.gate = send->gate};
-    enum fr_status status = send->table != NULL ? fr_rndv_table_of(send, &beside.table) : FR_OK;
+    union fr_rndv_extra extra;
+    bool has_extra = send->table != NULL || fr_rndv_scheme_has(location->scheme, FR_RNDV_GATED);
+    if (has_extra)
+        extra = (union fr_rndv_extra){.gate = send->gate};
+    enum fr_status status = send->table != NULL ? fr_rndv_table_of(send, &extra.table) : FR_OK;
     if (status == FR_OK)
         status = fr_rndv_ledger_advertise(&send->address, !send->remote,
                                           FR_SLOT_SIZES(send->bytes, send->length), ready, location,
-                                          has_beside ? &beside : NULL, &send->index, &send->number);
+                                          has_extra ? &extra : NULL, &send->index, &send->number);
     if (status != FR_OK)
         return status;
     write_rts(send);
@@ -308,7 +308,7 @@ void fr_rndv_send_follow_refusal(struct fr_rndv_send *send)
     send->failure = FR_ERR_NO_MEMORY;
     fr_rndv_ledger_fail(send->index, send->number, !send->remote);
     if (send->remote) // the receiver there waits for another scheme
-        (void)fr_rndv_tell(send->address.to, FR_CONTROL_WITHDRAWN, &entry, true);
+        (void)fr_rndv_entry_send(send->address.to, FR_CONTROL_WITHDRAWN, &entry, true);
 }
 
 static bool may_leave(const struct fr_rndv_send *send, enum fr_rndv_state state, bool waited)
@@ -390,7 +390,7 @@ static void withdraw(struct fr_rndv_send *send)
 {
     const struct fr_rndv_entry entry = {.number = send->number, .index = send->index};
     if (send->entered && send->remote)
-        (void)fr_rndv_tell(send->address.to, FR_CONTROL_WITHDRAWN, &entry, false);
+        (void)fr_rndv_entry_send(send->address.to, FR_CONTROL_WITHDRAWN, &entry, false);
     fr_rndv_send_destroy(send);
 }
 

@@ -333,7 +333,7 @@ static void tell_ready(struct fr_rndv_send *send, uint64_t ready)
         return;
     atomic_store_explicit(&slot->ready, ready, memory_order_release);
     if (send->remote)
-        (void)fr_rndv_tell(send->address.to, FR_CONTROL_READY, &entry, true);
+        (void)fr_rndv_entry_send(send->address.to, FR_CONTROL_READY, &entry, true);
 }
 
 bool fr_rndv_stage_push(struct fr_rndv_send *send)

@@ -65,7 +65,7 @@ enum fr_status fr_rndv_staged_take_over(struct fr_rndv_send *send)
     }
     struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
     slot->location = location;
-    slot->beside.gate.count = 0;
+    slot->extra.gate.count = 0;
     atomic_store_explicit(&slot->ready, send->bytes, memory_order_release);
     send->scheme = &fr_rndv_staged_get;
     return FR_OK;

@@ -370,7 +370,7 @@ static struct host_message copy_to_other(uint64_t seed, struct fr_rndv_entry *en
     host_write_rts(&message, host_bytes(seed), true);
     *entry = entry_of(message.number / FR_SLOT_ONE, 5, 1, seed);
     entry->index = message.index;
-    CHECK(fr_rndv_tell(1, FR_CONTROL_RTS, entry, true));
+    CHECK(fr_rndv_entry_send(1, FR_CONTROL_RTS, entry, true));
     process_say(1, &message, sizeof(message));
     return message;
 }
@@ -403,11 +403,11 @@ static void run_sender(void)
     await_state(&message, FR_RNDV_PULLING); // it says that it has begun
     process_meet();
     entry.ready = host_bytes(10);
-    CHECK(fr_rndv_tell(1, FR_CONTROL_READY, &entry, true));
+    CHECK(fr_rndv_entry_send(1, FR_CONTROL_READY, &entry, true));
     await_state(&message, FR_RNDV_REFUSED);
     entry.location = host_location(11);
     entry.location.scheme = FR_SCHEME_PIPELINE;
-    CHECK(fr_rndv_tell(1, FR_CONTROL_RTS, &entry, true));
+    CHECK(fr_rndv_entry_send(1, FR_CONTROL_RTS, &entry, true));
     CHECK(fr_rndv_slot_change(fr_rndv_ledger_slot(message.index), message.number, FR_RNDV_REFUSED,
                               FR_RNDV_ADVERTISED));
     await_state(&message, FR_RNDV_PULLED);
@@ -420,7 +420,7 @@ static void run_sender(void)
     while (atomic_load(fr_rndv_ledger_doubts(0)) == 0)
         fr_rndv_progress(NULL);
     process_meet();
-    CHECK(fr_rndv_tell(1, FR_CONTROL_WITHDRAWN, &entry, true));
+    CHECK(fr_rndv_entry_send(1, FR_CONTROL_WITHDRAWN, &entry, true));
     process_meet();
     fr_rndv_ledger_free(message.index, false);
     message = copy_to_other(40, &entry);
@@ -454,7 +454,7 @@ static void doubt_first(const struct fr_rndv_incoming *incoming)
     const struct fr_rndv_entry entry = {.number = incoming->number, .index = incoming->index};
     while (!fr_rndv_replica_doubt(0, incoming->number, true))
         fr_rndv_progress(NULL);
-    CHECK(fr_rndv_tell(0, FR_CONTROL_DOUBTED, &entry, true));
+    CHECK(fr_rndv_entry_send(0, FR_CONTROL_DOUBTED, &entry, true));
     CHECK(answer(0, 5, 1) == FR_RNDV_UNKNOWN, "probes look behind it");
 }
 
@@ -467,9 +467,9 @@ static void run_receiver(void)
     const struct fr_rndv_entry beyond = {.number = incoming.number, .index = FR_RNDV_SLOTS};
     const struct fr_rndv_entry other = {.number = incoming.number + FR_SLOT_ONE,
                                         .index = incoming.index};
-    CHECK(fr_rndv_tell(0, FR_CONTROL_ATS, &beyond, true)); // of no message
-    CHECK(fr_rndv_tell(0, FR_CONTROL_ATS, &other, true));
-    CHECK(fr_rndv_tell(0, FR_CONTROL_BEGUN, &begun, true));
+    CHECK(fr_rndv_entry_send(0, FR_CONTROL_ATS, &beyond, true)); // of no message
+    CHECK(fr_rndv_entry_send(0, FR_CONTROL_ATS, &other, true));
+    CHECK(fr_rndv_entry_send(0, FR_CONTROL_BEGUN, &begun, true));
     CHECK(answer(0, 5, 1) == FR_RNDV_UNKNOWN, "being received");
     process_meet();
     while (incoming.ready != host_bytes(10)) {

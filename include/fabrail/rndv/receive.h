@@ -19,8 +19,8 @@ struct fr_rndv_recv {
                                        // NULL. They can share what they hold
     int64_t looked_ns;                 // when the sender was last known to live
     int64_t retry_ns;                  // when the sender was asked for another scheme
-    size_t come;                       // fragments that have come, where there are any
-    unsigned heard;                    // fragments of this sender that had come at the last look
+    size_t arrived;                    // fragments that have come, where there are any
+    unsigned seen;                     // fragments of this sender that had come at the last look
     int64_t silent_ns;                 // for how long none has come while this process looked
     unsigned refused;                  // the scheme that the sender was asked to replace
     bool retrying;                     // it has not done so yet
