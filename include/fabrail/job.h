@@ -140,7 +140,7 @@ bool fr_job_comm_promise(fr_word comm, char *kinds, size_t room);
 // Says whether host memory alone has been promised for any communicator so far.
 extern _Atomic bool fr_job_any_host_comms;
 
-// Returns whether it has been promised for this one.
+// Returns whether host memory alone has been promised for this communicator.
 bool fr_job_comm_is_host(fr_word comm);
 
 // Returns the value that another module has attached to a communicator, NULL for none.

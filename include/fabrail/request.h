@@ -161,7 +161,7 @@ void fr_request_notice_awaited(void);
 // Number of receives into device memory that are pending, and of windows whose ranks send messages.
 extern _Atomic size_t fr_request_expected;
 
-// Adds `count`, which may be negative, to that number.
+// Adds `count`, which may be negative, to fr_request_expected.
 void fr_request_expect(int count);
 
 // Says whether senders have had to wait for this process lately.

@@ -95,14 +95,15 @@ void fr_intercept_neighbours_free(struct fr_intercept_neighbours *list);
 // Returns whether the MPI library has memory attached in place of the application's.
 bool fr_intercept_any_attached(void);
 
-// Gives such memory back, at the end of the job.
+// Gives back memory that the MPI library has attached in place of the application's, at the end of
+// the job.
 void fr_intercept_attached_release(void);
 
 // Frees communicators that the application has freed while persistent operations still needed them.
 void fr_intercept_comms_free_later(void);
 
-// Facts for the policy: whether the MPI is GPU-aware, and whether it takes device pointers in this
-// function. Asked once.
+// Return facts for the policy: whether the MPI is GPU-aware, and whether it takes device pointers
+// in this function. The MPI is asked once.
 bool fr_intercept_is_gpu_aware(void);
 bool fr_intercept_accepts_device_ptr(enum fr_fn fn);
 
@@ -122,7 +123,8 @@ bool fr_intercept_has_fabric(const struct fr_request_op *op, int device);
 // Returns whether fabric-allocated memory can be had on `device`.
 bool fr_intercept_has_fabric_memory(int device);
 
-// Returns what is known of that, for logs and the report. Static text.
+// Returns what is known of fabric-allocated memory on this host, for logs and the report. Static
+// text.
 const char *fr_intercept_fabric_memory_text(void);
 
 // Returns whether a collective is in place on this rank. MPI_IN_PLACE stands for what a rank sends,
@@ -139,7 +141,8 @@ bool fr_intercept_nvlink_is_alike(enum fr_fn fn);
 // Returns whether path peer is enabled for collectives.
 bool fr_intercept_nvlink_is_enabled(void);
 
-// Returns whether it is, and some hosts of the job are in one clique. All ranks find the same.
+// Returns whether path peer is enabled for collectives and some hosts of the job are in one clique.
+// All ranks find the same.
 bool fr_intercept_nvlink_joins_hosts(void);
 
 // Has all ranks meet in MPI_Init where each uses a device by then.

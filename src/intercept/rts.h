@@ -75,13 +75,13 @@ static inline bool fr_intercept_is_unmarked(int64_t count, fr_word type)
     return FR_LIKELY(fr_abi_type_is_named(type)) && !fr_intercept_may_mark(count);
 }
 
-// Returns whether so many elements of a predefined datatype without gaps have room for an RTS, at a
-// glance.
+// Says whether a receive buffer has room for an RTS, as far as a glance at its arguments tells.
 enum fr_intercept_room {
     FR_INTERCEPT_ROOM_UNKNOWN,
     FR_INTERCEPT_ROOM_NONE,
     FR_INTERCEPT_ROOM_ENOUGH
 };
+// Returns the room of so many elements. Known for predefined datatypes without gaps.
 static inline enum fr_intercept_room fr_intercept_room_of(int64_t count, fr_word type)
 {
     const int64_t most = (FR_RNDV_RTS_BYTES - 1) / FR_NAMED_LARGEST; // elements of any size

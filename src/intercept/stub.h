@@ -66,10 +66,11 @@ void fr_intercept_prove(enum fr_fn fn); // says that a call has come
 // Says whether a proof is still to be given, after FR_JOB_TAKES_LATER.
 extern atomic_bool fr_intercept_is_to_prove;
 
-// Returns whether this call can give it: a tool's MPI_Init has returned.
+// Returns whether this call can give the proof that is still to be given: a tool's MPI_Init has
+// returned.
 bool fr_intercept_may_prove(void);
 
-// Gives it. Called once, in a handler.
+// Gives the proof that was still to be given. Called once, in a handler.
 void fr_intercept_prove_late(void);
 
 // Decides what a call of the stub in `slot` does. Called by the stubs alone.

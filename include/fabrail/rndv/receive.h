@@ -41,9 +41,9 @@ enum { FR_RNDV_AT_ONCE = 64 };
 // in the program's memory, or `status` of a receive says why not.
 void fr_rndv_receive(struct fr_rndv_recv *recvs, size_t count);
 
-// Ends this thread's sweep, if it is in one: what it begins to receive next it has looked for anew.
-// Called when all that was found to have come is received. Senders whose messages were not among
-// that wait no longer for this process.
+// Ends this thread's sweep, if it is in one. A sweep receives all messages that one look has found
+// to have come, and the next one begins with another look. Called when all of them are received.
+// Senders whose messages were not among them wait no longer for this process.
 void fr_rndv_sweep_end(void);
 
 // Begins to receive one message, and does not wait for its bytes. All that `recv` points to must
@@ -55,15 +55,16 @@ void fr_rndv_receive_begin(struct fr_rndv_recv *recv);
 // whether all are over.
 bool fr_rndv_receive_poll(struct fr_rndv_recv *recvs, size_t count);
 
-// Moves such receives on, at most FR_RNDV_AT_ONCE, and waits for copies by devices that are under
+// Moves receives on as fr_rndv_receive_poll does, and waits for copies by devices that are under
 // way, though not for their senders. Returns whether all are over.
 bool fr_rndv_receive_land(struct fr_rndv_recv *recvs, size_t count);
 
-// Waits until such a receive is over. Makes progress for others meanwhile.
+// Waits until a receive is over that fr_rndv_receive_begin has begun. Makes progress for others
+// meanwhile.
 void fr_rndv_receive_finish(struct fr_rndv_recv *recv);
 
-// Gives such a receive up, and waits until nothing of it is under way, which needs no help of its
-// sender. Its status is then FR_ERR_CANCELLED.
+// Gives up a receive that fr_rndv_receive_begin has begun, and waits until nothing of it is under
+// way, which needs no help of its sender. Its status is then FR_ERR_CANCELLED.
 void fr_rndv_receive_cancel(struct fr_rndv_recv *recv);
 
 #endif
