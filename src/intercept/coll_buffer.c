@@ -129,7 +129,9 @@ enum fr_status fr_intercept_coll_buffer_copy_in(const struct fr_intercept_coll_b
 
 enum fr_status fr_intercept_coll_buffer_copy_out(const struct fr_intercept_coll_buffer *side)
 {
-    return side->staged ? fr_staging_view_copy_blocks(&side->view, FR_FROM_STAGE) : FR_OK;
+    enum fr_status status =
+        side->staged ? fr_staging_view_copy_blocks(&side->view, FR_FROM_STAGE) : FR_OK;
+    return status == FR_ERR_UNSUPPORTED ? FR_ERR_DEVICE : status;
 }
 
 // Returns whether the copy is one run of bytes on both sides, to or from workspace on the device.

@@ -41,7 +41,9 @@ void fr_intercept_coll_buffer_close(struct fr_intercept_coll_buffer *side);
 FR_MUST_CHECK enum fr_status
 fr_intercept_coll_buffer_copy_in(const struct fr_intercept_coll_buffer *side);
 
-// Copies from the workspace, if there is one, to the application's memory, and waits.
+// Copies from the workspace, if there is one, to the application's memory, and waits. The ranks
+// have agreed by then, so a failure is never FR_ERR_UNSUPPORTED, by which this one alone would do
+// the operation otherwise.
 FR_MUST_CHECK enum fr_status
 fr_intercept_coll_buffer_copy_out(const struct fr_intercept_coll_buffer *side);
 

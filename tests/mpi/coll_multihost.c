@@ -10,8 +10,9 @@
 // first, communicators of which nonblocking calls are the first; early, such calls on
 // MPI_COMM_WORLD by a program that has used its GPUs before MPI_Init; barrier, by one that has a
 // barrier before; merge, on a communicator that two groups have become; apart, calls with host
-// buffers while the default stream waits for the program; late, a rank that does not come in time;
-// gone, a rank that has ended. The call that these two miss has a FORM: blocking, nonblocking or
+// buffers while the default stream waits for the program; refused, calls in which the driver says
+// to one rank that it does not support something; late, a rank that does not come in time; gone, a
+// rank that has ended. The call that these two miss has a FORM: blocking, nonblocking or
 // persistent.
 //
 // Every byte is verified. Counts need the library of count.c.
@@ -194,14 +195,20 @@ static int count_sent(void)
     return counted();
 }
 
+static void *driver_function(const char *name)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    void *function = driver ? dlsym(driver, name) : NULL;
+    must(function != NULL, "no simulated driver");
+    return function;
+}
+
 // Returns how often the simulated driver was asked which devices there are, and, unless the program
 // has such memory, what VMM memory is open to.
 static unsigned long count_questions(bool has_vmm)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     frsim_calls_fn *calls = NULL;
-    *(void **)&calls = driver ? dlsym(driver, "frsim_calls") : NULL;
-    must(calls != NULL, "no simulated driver");
+    *(void **)&calls = driver_function("frsim_calls");
     return calls("cuDeviceGet") + (has_vmm ? 0 : calls("cuMemGetAccess"));
 }
 
@@ -408,6 +415,71 @@ static void apart(void)
     all_calls(4);
 }
 
+static void add(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    (void)type;
+    for (int i = 0; i < *count; i++)
+        ((float *)inout)[i] += ((float *)in)[i];
+}
+
+// Sums by this operation, or exchanges bytes with MPI_OP_NULL. Returns whether that has gone well.
+static bool goes_well(MPI_Op op)
+{
+    float *floats = (float *)(void *)host;
+    for (int i = 0; i < FLOATS; i++)
+        floats[i] = (float)(rank + i);
+    memory_write(&send_memory, 0, host, (size_t)size * BYTES);
+    const int part = FLOATS / size;
+    int result = op == MPI_OP_NULL ? MPI_Alltoall(send_memory.address, part, MPI_FLOAT,
+                                                  receive_memory.address, part, MPI_FLOAT, comm)
+                                   : MPI_Allreduce(send_memory.address, receive_memory.address,
+                                                   FLOATS, MPI_FLOAT, op, comm);
+    memory_read(&receive_memory, 0, host, FLOATS * sizeof(float));
+    for (int i = 0; i < part * size && result == MPI_SUCCESS; i++) {
+        int sum = size * (size - 1) / 2 + i * size, sent = i / part + rank * part + i % part;
+        must(floats[i] == (float)(op == MPI_OP_NULL ? sent : sum), "float %d is wrong", i);
+    }
+    return result == MPI_SUCCESS;
+}
+
+// Has the driver refuse each question for the current context in turn, in the last of some calls.
+// Returns how many of these have failed here.
+static int count_refused(MPI_Op op)
+{
+    enum { CALLS = 4, NOT_SUPPORTED = 801 };
+    static const char question[] = "cuCtxGetCurrent";
+    frsim_calls_fn *calls = NULL;
+    frsim_fail_fn *fail = NULL;
+    unsigned long questions = 1;
+    int failed = 0;
+    *(void **)&calls = driver_function("frsim_calls");
+    *(void **)&fail = driver_function("frsim_fail");
+    for (unsigned long nth = 1; nth <= questions; nth++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+        for (int i = 0; i < CALLS; i++) {
+            questions = calls(question);
+            must(goes_well(op), "a call fails that is not disturbed");
+            questions = calls(question) - questions;
+        }
+        MPI_Bcast(&questions, 1, MPI_UNSIGNED_LONG, 1, MPI_COMM_WORLD);
+        fail(question, rank == 1 ? nth : 0, NOT_SUPPORTED);
+        failed += !goes_well(op);
+        fail(question, 0, 0);
+        MPI_Comm_free(&comm);
+    }
+    return failed;
+}
+
+static void refused(void)
+{
+    MPI_Op own;
+    MPI_Op_create(add, 0, &own);
+    int failed = count_refused(MPI_SUM) + count_refused(own) + count_refused(MPI_OP_NULL);
+    must(rank != 1 || failed > 0, "no call fails on the rank that the driver refuses");
+    MPI_Op_free(&own);
+}
+
 static const char *form = "blocking";
 
 // Makes what calls of this form need.
@@ -500,6 +572,8 @@ int main(int argc, char **argv)
         merge();
     else if (strcmp(what, "apart") == 0)
         apart();
+    else if (strcmp(what, "refused") == 0)
+        refused();
     else if (strcmp(what, "late") == 0)
         late();
     else if (strcmp(what, "gone") == 0)
