@@ -29,7 +29,7 @@ struct state {
     uint64_t meetings; // calls of these that can wait for others
     uint64_t met;      // the last meeting in which this rank has met all others
     bool judged;
-    bool hopeless; // there will never be a team
+    bool never_a_team; // there will never be a team
     bool one_host;
     bool in_clique;            // several hosts that NVLink connects
     bool is_group;             // the ranks are a team from now on
@@ -83,7 +83,7 @@ void fr_coll_team_leave(uint64_t name)
 }
 
 // In place of a state that this rank has no memory for.
-static struct state no_state = {.judged = true, .hopeless = true};
+static struct state no_state = {.judged = true, .never_a_team = true};
 
 static void keep_no_state(void *value)
 {
@@ -115,7 +115,7 @@ static struct state *state_of(fr_word comm)
 // Has this rank take part in no meeting of a communicator, for lack of memory.
 static void leave(fr_word comm, struct state *state)
 {
-    state->hopeless = true;
+    state->never_a_team = true;
     fr_coll_team_leave(fr_job_comm_name(comm));
 }
 
@@ -145,14 +145,14 @@ static void judge_facts(fr_word comm, struct state *state)
     state->judged = true;
     state->one_host = true;
     state->in_clique = true;
-    state->hopeless = inter || size < 2 || count_of_numbers() == 0;
-    if (!state->hopeless && fr_job_rank_in(comm, own_rank, &id) < 0)
+    state->never_a_team = inter || size < 2 || count_of_numbers() == 0;
+    if (!state->never_a_team && fr_job_rank_in(comm, own_rank, &id) < 0)
         leave(comm, state); // no memory for the ranks
     uint64_t kernel = 0;
     const struct fr_job_facts *own = fr_job_facts_of(fr_job_rank());
-    for (int rank = 0; rank < size && !state->hopeless; rank++) {
+    for (int rank = 0; rank < size && !state->never_a_team; rank++) {
         const struct fr_job_facts *facts = fr_job_facts_of(fr_job_rank_in(comm, rank, &id));
-        state->hopeless = !facts || !facts->exchanges;
+        state->never_a_team = !facts || !facts->exchanges;
         if (facts && rank == 0)
             kernel = facts->kernel;
         state->one_host = state->one_host && facts && facts->kernel == kernel;
@@ -203,8 +203,8 @@ static bool is_group_here(fr_word comm, struct state *state)
         if (team)
             team->discovery = fr_coll_discovery_join(&secret, fr_coll_count_sharers(fr_job_size()),
                                                      team->name, team->size, state->calls);
-        state->hopeless = !team || !team->discovery;
-        if (state->hopeless)
+        state->never_a_team = !team || !team->discovery;
+        if (state->never_a_team)
             destroy(team);
         else
             state->team = team;
@@ -405,7 +405,7 @@ static bool meet_all(fr_word comm, struct state *state)
 static void quit(fr_word comm, struct state *state)
 {
     bool is_broken = state->team && state->team->broken; // the others find that out
-    if (!state->judged || state->hopeless || state->quit || is_broken)
+    if (!state->judged || state->never_a_team || state->quit || is_broken)
         return;
     state->quit = true;
     fr_debug("a collective call has failed, so that the ranks of its communicator agree on none "
@@ -445,7 +445,7 @@ struct fr_coll_team *fr_coll_team_enter(fr_word comm, enum fr_coll_waits waits)
     state->meetings += waits != FR_COLL_WAITS_NEVER;
     if (FR_UNLIKELY(!state->judged))
         judge_facts(comm, state);
-    if (state->hopeless)
+    if (state->never_a_team)
         return NULL;
     if (state->one_host && !state->is_group)
         state->is_group = is_group_here(comm, state);
@@ -463,7 +463,7 @@ static void inherit(fr_word comm, const struct fr_coll_team *parent)
     if (!state || state->judged)
         return;
     judge_facts(comm, state);
-    if (state->hopeless || state->one_host || !state->in_clique)
+    if (state->never_a_team || state->one_host || !state->in_clique)
         return;
     state->meetings++;
     if (meet_across(comm, state) && state->is_group && !state->team->for_rails)
@@ -482,7 +482,7 @@ void fr_coll_team_meet(fr_word comm)
     struct state *state = state_of(comm);
     if (state && !state->judged)
         judge_facts(comm, state);
-    if (!state || state->hopeless || state->one_host || !state->in_clique)
+    if (!state || state->never_a_team || state->one_host || !state->in_clique)
         return;
     state->meetings++;
     (void)meet_all(comm, state);
@@ -502,7 +502,7 @@ const char *fr_coll_team_obstacle(fr_word comm, bool must_agree)
     const struct state *state = fr_job_comm_value(comm);
     if (!state)
         return "Fabrail knows nothing of the communicator";
-    if (state->hopeless)
+    if (state->never_a_team)
         return "not all ranks of the communicator take part in exchanges over NVLink";
     if (state->quit || (state->team && state->team->quit))
         return "a collective call of some rank has failed on the communicator";
@@ -527,7 +527,7 @@ bool fr_coll_team_exit(fr_word comm, int result)
         quit(comm, state);
         return true;
     }
-    return state->hopeless || state->waits != FR_COLL_WAITS_LAST || meet_all(comm, state);
+    return state->never_a_team || state->waits != FR_COLL_WAITS_LAST || meet_all(comm, state);
 }
 
 struct fr_coll_team *fr_coll_team_find(fr_word comm)

@@ -109,7 +109,7 @@ enum obstacle {
 
 static enum obstacle obstacle_of(const struct fr_policy_message *message)
 {
-    if (message->deaf)
+    if (message->no_rts)
         return DEAF;
     if (message->absolute)
         return ABSOLUTE;

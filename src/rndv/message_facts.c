@@ -44,22 +44,22 @@ static const struct fr_datatype_compiled *travelling_layout(const struct fr_stag
     return compiled != NULL && fr_device_strides_of(&compiled->shape, &strides) ? compiled : NULL;
 }
 
-static struct fr_policy_message facts_of(const struct fr_rndv_message *message, bool hears)
+static struct fr_policy_message facts_of(const struct fr_rndv_message *message, bool takes_rts)
 {
     const struct fr_staging_view *view = message->view;
     const struct fr_settings *settings = fr_core_settings();
     int to = message->address.to;
-    bool here = hears && fr_job_control_is_here(to) && fr_rndv_ledger_is_shared_with(to);
+    bool here = takes_rts && fr_job_control_is_here(to) && fr_rndv_ledger_is_shared_with(to);
     bool no_room = !fr_staging_has_room(view->in_bytes);
     bool is_own = to == fr_job_rank();
     bool full = is_own ? !fr_rndv_stage_is_likely(view->range.device, view->in_bytes)
                        : fr_rndv_stage_is_full(FR_PATH_PEER, view->in_bytes);
     const struct fr_datatype_compiled *travels = here ? travelling_layout(view) : NULL;
     bool answers =
-        hears && !here && fr_job_control_is_answered_by(to); // else the receiver would wait
+        takes_rts && !here && fr_job_control_is_answered_by(to); // else the receiver would wait
     return (struct fr_policy_message){
         .bytes = view->in_bytes,
-        .deaf = !hears,
+        .no_rts = !takes_rts,
         .here = here,
         .takes_turns = here && fr_rndv_ledger_takes_turns_with(to),
         .in_clique = answers && is_in_clique(to, view->range.device),

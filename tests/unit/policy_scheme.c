@@ -223,7 +223,7 @@ static void check_reasons(void)
     m.workspace_full = false;
     check_reason(m, FR_SCHEME_PIPELINE,
                  "in fragments, since the receiver could not be given access to the memory");
-    m = (struct fr_policy_message){.bytes = 99, .deaf = true, .absolute = true};
+    m = (struct fr_policy_message){.bytes = 99, .no_rts = true, .absolute = true};
     check_reason(m, FR_SCHEME_NONE,
                  "the sender or the receiver takes no messages over NVLink or rails");
     m = (struct fr_policy_message){.bytes = 99, .in_clique = true, .clique_min_bytes = 100};

@@ -82,7 +82,8 @@ enum { FR_POLICY_SHORT_BYTES = 16 << 10 };
 // ranks find alike.
 bool fr_policy_is_short(int64_t bytes, int ranks);
 
-// Returns whether such a collective is worth a task.
+// Returns whether a nonblocking or persistent collective is worth a task. `bytes` is as in
+// fr_policy_is_short.
 bool fr_policy_is_worth_task(int64_t bytes, int ranks);
 
 // Returns whether each rank combines a slice of all vectors where an operation is the program's

@@ -16,7 +16,7 @@ enum fr_policy_scheme {
 // Facts about one message, as its sender knows them.
 struct fr_policy_message {
     size_t bytes;
-    bool deaf;                 // sender or receiver takes no RTS, or none yet
+    bool no_rts;               // sender or receiver takes no RTS, or none yet
     bool here;                 // the receiver is on this host, and shares memory with this process
     bool takes_turns;          // receiver and sender take turns on one GPU
     bool in_clique;            // the receiver is on another host, in reach of multi-node NVLink
