@@ -1,5 +1,5 @@
-# What is installed beside the library for those who run machines: pkg-config, module files, examples
-# for Slurm. contrib/README.md says what is what.
+# Files for those who run machines, installed beside the library: pkg-config, module files, examples for
+# Slurm. contrib/README.md explains each.
 fr_contrib_edit = $(SED) -e 's|[@]VERSION@|$(PACKAGE_VERSION)|g' -e 's|[@]PREFIX@|$(prefix)|g' \
     -e 's|[@]EXEC_PREFIX@|$(exec_prefix)|g' -e 's|[@]BINDIR@|$(bindir)|g' \
     -e 's|[@]LIBDIR@|$(libdir)|g' -e 's|[@]LIBEXECDIR@|$(libexecdir)|g' -e 's|[@]MANDIR@|$(mandir)|g' \

@@ -24,13 +24,13 @@ nobase_dist_doc_DATA = README.md NEWS COPYING contrib/README.md doc/design.md do
     doc/performance.md doc/report.schema.json doc/security.md \
     doc/troubleshooting.md $(fr_benchmarks) $(fr_figures)
 
-# What was measured, by day.
+# Records of measurements, by day.
 fr_benchmarks = doc/benchmarks/2026-11-21.md doc/benchmarks/2026-11-22.md \
     doc/benchmarks/2026-11-23.md doc/benchmarks/2026-11-24.md \
     doc/benchmarks/2026-11-25.md doc/benchmarks/2026-11-26.md \
     doc/benchmarks/2026-11-27.md
 
-# What fabrail bench has measured, as JSON, and the plots that it makes of it.
+# Measurements of fabrail bench, as JSON, and the plots that it makes of them.
 fr_figures = doc/figures/allreduce-2.json doc/figures/allreduce-4.json doc/figures/exchange.json \
     doc/figures/message.json doc/figures/bandwidth-of-messages-in-flight-2-ranks-open-mpi-4.1.6.svg \
     doc/figures/mpi-allreduce-2-ranks-open-mpi-4.1.6.svg \

@@ -64,7 +64,8 @@ struct fr_rndv_slot {
     _Atomic int32_t tag;
     _Atomic uint64_t ready; // bytes that are there, from the first on
     struct fr_rndv_location location;
-    // What the location leaves out. Its scheme and strides say which member is valid, if any.
+    // The part that the location leaves out. Its scheme and strides say which member is valid, if
+    // any.
     union fr_rndv_extra {
         struct fr_rndv_table table; // where the location's strides have blocks
         struct fr_rndv_gate gate;   // with scheme staged get

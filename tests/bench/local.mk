@@ -2,7 +2,7 @@
 pkglibexec_PROGRAMS = tests/bench/start tests/bench/limit
 tests_bench_start_LDADD =
 
-# What keeping the report's counters costs.
+# Measures the cost of the report's counters.
 EXTRA_PROGRAMS += tests/bench/report
 CLEANFILES += tests/bench/report$(EXEEXT)
 

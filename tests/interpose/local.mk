@@ -13,7 +13,7 @@ EXTRA_DIST += $(fr_interpose_tests) $(fr_interpose_sources) tests/interpose/tap.
     tests/interpose/exchange.h tests/interpose/bound.h tests/interpose/fakempi.c tests/interpose/fakempi.h \
     tests/interpose/caller.c tests/interpose/calls.c
 
-# What each MPI flavour has one of: NAME-FLAVOUR.
+# Files of which each MPI flavour has one: NAME-FLAVOUR.
 fr_interpose_refusal = $(MPI_FLAVOURS:%=tests/interpose/refusal-%)
 fr_interpose_aware = $(MPI_FLAVOURS:%=tests/interpose/aware-%)
 fr_interpose_object = $(MPI_FLAVOURS:%=tests/interpose/profiled_object-%)

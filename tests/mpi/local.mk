@@ -104,13 +104,13 @@ EXTRA_DIST += tests/mpi/aperture.c
 CLEANFILES += $(fr_aperture_programs)
 fr_report_programs = $(MPI_FLAVOURS:%=tests/mpi/report_run-%)
 CLEANFILES += $(fr_report_programs)
-# What run-program preloads into the ranks of an MPICH.
+# A library that run-program preloads into the ranks of an MPICH.
 EXTRA_DIST += tests/mpi/yield.c
 CLEANFILES += tests/mpi/libfryield.so
-# What hwloc finds on this machine. Where the library cannot be linked the file is empty.
+# The machine as hwloc finds it. Where hwloc cannot be linked the file is empty.
 EXTRA_DIST += tests/mpi/machine.c
 CLEANFILES += tests/mpi/machine tests/mpi/machine.xml
-# What has Fabrail's shared memory in another folder.
+# A library that moves Fabrail's shared memory to another folder.
 EXTRA_DIST += tests/mpi/shm.c
 CLEANFILES += tests/mpi/libfrshm.so
 # A tool for the ranges of NVTX.

@@ -67,7 +67,7 @@ static struct map compose(struct map first, struct map second)
     return (struct map){second.scale * first.scale, second.scale * first.shift + second.shift};
 }
 
-// What the operation tells of the blocking call under way.
+// The blocking call under way, as the operation sees it.
 static struct {
     struct run *run; // NULL: there is none
     pthread_t thread;

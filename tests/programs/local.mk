@@ -6,10 +6,10 @@ fr_prog_shared = harness buffer memory plan types completion
 fr_prog_headers = tests/programs/harness.h tests/programs/memory.h tests/programs/plan.h \
     tests/programs/types.h tests/programs/completion.h tests/programs/large.h tests/programs/random.h \
     tests/programs/random_blocks.h tests/programs/random_windows.h tests/programs/corners.h
-# What random consists of besides random.c.
+# Files of random besides random.c.
 fr_prog_random = random_types random_circles random_buffers random_blocks random_collectives \
     random_reductions random_messages random_shift random_windows random_accesses
-# What corners consists of besides corners.c.
+# Files of corners besides corners.c.
 fr_prog_corners = corners_lane corners_modes corners_probe corners_complete corners_truncation \
     corners_order corners_types corners_groups corners_copies corners_self
 # These are built a second time, as NAME_c, with the large-count forms of MPI 4.
@@ -23,7 +23,7 @@ fr_program_flags = $(DEFAULT_INCLUDES) $(CPPFLAGS) $(CUDA_CPPFLAGS) -std=gnu11 -
     $(FR_PROGRAM_WERROR) $(CFLAGS) $(LDFLAGS)
 fr_program_cc = $(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(fr_program_flags) -o $@
 fr_program = $(fr_program_cc) $(filter %.c %.o,$^) -ldl -lpthread
-# The same, linked with all modules, whose headers they include.
+# Links a program with all modules, whose headers it includes.
 fr_program_with_modules = $(AM_V_CCLD)$(MKDIR_P) $(@D) && $(fr_mpicc_$*) $(DEFS) $(AM_CPPFLAGS) $(fr_program_flags) \
     -o $@ $(filter %.c %.S %.o,$^) .libs/libmodules.a -ldl -lpthread
 
@@ -55,7 +55,7 @@ fr_prog_fortrans = $(foreach flavour,$(MPI_FLAVOURS),$(if $(fr_mpifc_$(flavour))
     fr_prog_of,$(flavour),$(fr_prog_fortran_names))))
 fr_prog_built = $(fr_prog_plain) $(fr_prog_large_forms) $(fr_prog_fortrans)
 
-# Of the file that is made.
+# Name, flavour and compiler of the file that is made.
 fr_prog_name = $(firstword $(subst -, ,$(@F)))
 fr_prog_flavour = $(word 2,$(subst -, ,$(basename $(@F))))
 fr_prog_mpicc = $(fr_mpicc_$(fr_prog_flavour))
@@ -76,7 +76,7 @@ CLEANFILES += $(fr_prog_built) $(fr_prog_plain_objects) $(fr_prog_large_objects)
 programs: $(fr_prog_built)
 .PHONY: programs
 
-# What each is made from, a flavour at a time; the commands follow.
+# Prerequisites of each program, a flavour at a time. The commands follow.
 fr_prog_needs = $(foreach flavour,$(MPI_FLAVOURS),$(eval $(call $(1),$(flavour))))
 fr_prog_plain_from = $(filter %-$(1).o,$(fr_prog_plain_objects)): %-$(1).o: %.c
 fr_prog_large_from = $(filter %-$(1).o,$(fr_prog_large_objects)): %_c-$(1).o: %.c

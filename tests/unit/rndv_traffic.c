@@ -4,7 +4,7 @@
 // once, into device and host memory, probed before or not, cancelled, left early, some from memory
 // that changes as soon as it may. Each message arrives once and whole, in its order.
 //
-// What MPI would do, sockets do here: they carry the RTS, and plain messages of its size, in order.
+// Sockets stand for MPI here: they carry the RTS, and plain messages of its size, in order.
 #include "config.h"
 
 #include "bytes_layout.h"

@@ -34,7 +34,7 @@ contains
     call c_f_pointer(buffer_data(buffer), values, [n * ranks])
   end subroutine
 
-  ! What this rank sends to each, or has received from each.
+  ! Expects in a buffer the data that this rank sends to each rank, or has received from each.
   subroutine expect_blocks(buffer, received)
     type(c_ptr), intent(in) :: buffer
     logical, intent(in) :: received
