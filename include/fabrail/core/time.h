@@ -36,7 +36,7 @@ static inline int64_t fr_time_coarse_ns(void)
 }
 
 // Returns whether `every_ns` have passed from the moment in `*last_ns` to `now_ns`. If so, writes
-// `now_ns` there. Of several threads that ask at once, one gets true.
+// `now_ns` there. If several threads ask at once, one of them gets true.
 static inline bool fr_time_is_due(_Atomic int64_t *last_ns, int64_t now_ns, int64_t every_ns)
 {
     int64_t last = atomic_load_explicit(last_ns, memory_order_relaxed);
