@@ -6,8 +6,9 @@
 [[ "${flavours-} " != *" mpiabi "* ]] || flavours=${flavours/ mpich5/}
 
 number=0
-device=sim # of what is launched,
-before=()  # by way of this
+device=sim     # of what is launched,
+before=()      # by way of this
+run_options=() # with these of run-program
 
 result() # STATUS TEXT
 {
@@ -24,7 +25,7 @@ launch() # FLAVOUR HOSTS RANKS PROGRAM OPTION... -- ENVIRONMENT...
 {
     local flavour=$1 hosts=$2 ranks=$3 program=$4 options=() variable
     local run=("$here/run-program" "--device=$device" "--hosts=$hosts" "--env=FABRAIL_REPORT=$work/%r.json"
-        "--timeout=${time_limit:-120}") # seconds
+        "--timeout=${time_limit:-120}" "${run_options[@]}") # seconds
     shift 4
     while [ "$1" != -- ]; do
         options+=("$1")
