@@ -161,8 +161,8 @@ static void make_send(size_t copied)
         .stage.copied_bytes = copied,
         .state = &rail,
     };
-    CHECK(fr_rndv_ledger_advertise(&send.address, false, FR_SLOT_SIZES(BYTES, FR_RNDV_RTS_PRIME), 0, &location,
-                                   NULL, &send.index, &send.number) == FR_OK);
+    CHECK(fr_rndv_ledger_advertise(&send.address, false, FR_SLOT_SIZES(BYTES, FR_RNDV_RTS_PRIME), 0,
+                                   &location, NULL, &send.index, &send.number) == FR_OK);
 }
 
 static struct fr_rndv_entry request(void)
