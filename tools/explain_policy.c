@@ -58,18 +58,11 @@ static bool is_nonblocking(enum fr_fn fn)
 // others whose ranks are on several hosts.
 static bool is_of_messages(enum fr_fn fn, enum fr_explain_place place)
 {
-    switch (fr_abi_rows[fn].class) {
-    case FR_CLASS_SEND:
-    case FR_CLASS_RECV:
-    case FR_CLASS_SENDRECV:
-    case FR_CLASS_REPLACE:
-        return true;
-    default:
-        return fr_intercept_nvlink_serves(fn) && !is_reduction(fn) && place != FR_PLACE_APART &&
-               place != FR_PLACE_SELF &&
-               (fr_intercept_nvlink_schedules(fn) ||
-                (is_nonblocking(fn) && (place == FR_PLACE_HOST || place == FR_PLACE_GPU)));
-    }
+    const bool here = place == FR_PLACE_HOST || place == FR_PLACE_GPU;
+    return fr_abi_is_message(fn) ||
+           (fr_intercept_nvlink_serves(fn) && !is_reduction(fn) && place != FR_PLACE_APART &&
+            place != FR_PLACE_SELF &&
+            (fr_intercept_nvlink_schedules(fn) || (is_nonblocking(fn) && here)));
 }
 
 static bool must_leave(enum fr_fn fn)

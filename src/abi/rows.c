@@ -180,3 +180,10 @@ bool fr_abi_is_poll(enum fr_fn fn)
         return false;
     }
 }
+
+bool fr_abi_is_message(enum fr_fn fn)
+{
+    const enum fr_class class = fr_abi_rows[fn].class;
+    return class == FR_CLASS_SEND || class == FR_CLASS_RECV || class == FR_CLASS_SENDRECV ||
+           class == FR_CLASS_REPLACE;
+}

@@ -42,20 +42,15 @@ bool fr_intercept_is_gpu_aware(void)
 // neighbourhood collectives, accumulating one-sided operations, Reduce_local, packing and files.
 static bool open_mpi_lists(enum fr_fn fn)
 {
-    bool has_request = fr_abi_rows[fn].request >= 0;
-    switch (fr_abi_rows[fn].class) {
-    case FR_CLASS_SEND:
-    case FR_CLASS_RECV:
-    case FR_CLASS_SENDRECV:
-    case FR_CLASS_REPLACE:
+    const struct fr_abi_row *row = &fr_abi_rows[fn];
+    const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
+    if (fr_abi_is_message(fn))
         return true;
-    case FR_CLASS_RMA:
-        return !has_request && fr_abi_rows[fn].operation < 0 && fn != FR_FN_MPI_Compare_and_swap;
-    default: {
-        const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
-        return shape && !shape->is_neighbourly && !has_request;
-    }
-    }
+    if (row->request >= 0)
+        return false;
+    if (row->class == FR_CLASS_RMA)
+        return row->operation < 0 && fn != FR_FN_MPI_Compare_and_swap;
+    return shape && !shape->is_neighbourly;
 }
 
 // Returns whether MPICH takes device pointers in the function. It does everywhere but in its file

@@ -28,17 +28,8 @@ const char *fr_intercept_staged_because(const struct fr_request_op *op,
 {
     if (fr_intercept_is_gpu_aware())
         return reason;
-    switch (fr_abi_rows[op->fn].class) {
-    case FR_CLASS_SEND:
-    case FR_CLASS_PSEND:
-    case FR_CLASS_RECV:
-    case FR_CLASS_PRECV:
-    case FR_CLASS_SENDRECV:
-    case FR_CLASS_REPLACE:
+    const enum fr_class class = fr_abi_rows[op->fn].class;
+    if (fr_abi_is_message(op->fn) || class == FR_CLASS_PSEND || class == FR_CLASS_PRECV)
         return fr_intercept_message_obstacle(op, view);
-    default:
-        if (fr_intercept_nvlink_serves(op->fn))
-            return collective_obstacle(op);
-        return reason;
-    }
+    return fr_intercept_nvlink_serves(op->fn) ? collective_obstacle(op) : reason;
 }

@@ -33,6 +33,10 @@ enum { FR_MAX_ARGS = 16 };
 // Returns whether the function only asks if something has come, as programs do again and again.
 bool fr_abi_is_poll(enum fr_fn fn);
 
+// Returns whether the function sends or receives a message, or both. Partitioned messages and
+// probes do not count.
+bool fr_abi_is_message(enum fr_fn fn);
+
 // Flags of a row.
 enum {
     FR_ROW_LARGE = 1u << 0,      // a _c form: counts are MPI_Count, displacements MPI_Aint
