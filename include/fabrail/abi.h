@@ -143,6 +143,10 @@ static inline void fr_abi_handle_store(void *array, size_t index, fr_word handle
         ((fr_word *)array)[index] = handle;
 }
 
+// Returns whether MPI_COMM_WORLD and MPI_COMM_SELF can be used: from the end of MPI_Init to that of
+// MPI_Finalize. A program that uses sessions alone never has them.
+bool fr_abi_has_world(void);
+
 // Returns the communicator argument of a call. The function must have one.
 static inline fr_word fr_abi_comm(enum fr_fn fn, const fr_word *args)
 {

@@ -83,6 +83,14 @@ int fr_abi_call(enum fr_fn fn, const fr_word *args)
     return result;
 }
 
+bool fr_abi_has_world(void)
+{
+    int started = 0, ended = 0;
+    FR_MPI(Initialized, FR_PTR(&started));
+    FR_MPI(Finalized, FR_PTR(&ended));
+    return started && !ended;
+}
+
 static fr_word size_comm;
 
 // Open MPI recognises no wrong handles but null ones, so a communicator is of no use there.

@@ -288,9 +288,7 @@ static struct fr_settings process_settings;
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 const struct fr_settings *_Atomic fr_core_settings_ready;
 
-// All ranks have the same settings, so only the first complains of them, as far as the launcher
-// lets ranks be told apart before MPI_Init.
-static bool is_first_rank(void)
+bool fr_core_is_first_process(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
                                         "SLURM_PROCID"};
@@ -306,7 +304,7 @@ static void complain_to_log(void *cookie, const char *text)
 {
     const struct fr_settings *settings = cookie;
     fr_core_log_level = settings->log;
-    if (!settings->disable && is_first_rank()) // switched off means silent as well
+    if (!settings->disable && fr_core_is_first_process()) // switched off means silent as well
         fr_warn("%s", text);
 }
 

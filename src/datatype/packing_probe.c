@@ -106,6 +106,8 @@ enum fr_status fr_datatype_decode_packed(fr_word type, struct fr_datatype_decode
     if (size <= 0 || size > MOST_BYTES || extents.true_extent <= 0 ||
         extents.true_extent > MOST_BYTES)
         return FR_ERR_LIMIT;
+    if (!fr_abi_has_world()) // no communicator is known to pack with
+        return FR_ERR_UNSUPPORTED;
     if (FR_MPI(Type_contiguous, 1, type, FR_PTR(handle)) != fr_abi_mpi.SUCCESS)
         return FR_ERR_MPI;
     enum fr_status status = FR_ERR_MPI;

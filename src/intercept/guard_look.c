@@ -214,9 +214,7 @@ static void report(const struct fr_guard_op *guarded, unsigned v, enum finding w
 // program of sessions alone has no world, in which progress could be made.
 static void make_progress(void)
 {
-    int is_world = 0;
-    if (fr_job_comm() != fr_abi_mpi.COMM_NULL ||
-        (FR_MPI(Initialized, FR_PTR(&is_world)) == fr_abi_mpi.SUCCESS && is_world))
+    if (fr_abi_has_world())
         fr_request_progress();
 }
 

@@ -238,6 +238,7 @@ bool fr_intercept_call_session_init(enum fr_fn fn, fr_word *args, int *result)
     *result = fr_abi_call(fn, args);
     if (starts)
         fr_job_census_note();
+    fr_report_note_session();
     return true;
 }
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 // Returns whether MPI packs a pair with a gap as its bytes without the gap.
-static bool try_format(void)
+static bool try_format(fr_word comm)
 {
     enum { PAIRS = 2, FIRST = sizeof(double), SECOND = sizeof(int), PAIR = FIRST + SECOND };
     struct {
@@ -23,7 +23,7 @@ static bool try_format(void)
     unsigned char packed[PAIRS * PAIR + 8];
     int position = 0;
     int rc = FR_MPI(Pack, FR_PTR(pairs), PAIRS, fr_abi_mpi.DOUBLE_INT, FR_PTR(packed),
-                    sizeof(packed), FR_PTR(&position), fr_abi_mpi.COMM_SELF);
+                    sizeof(packed), FR_PTR(&position), comm);
     bool plain = rc == fr_abi_mpi.SUCCESS && position == PAIRS * PAIR;
     for (int i = 0; i < PAIRS && plain; i++)
         plain = memcmp(packed + i * PAIR, &pairs[i].first, FIRST) == 0 &&
@@ -31,12 +31,21 @@ static bool try_format(void)
     return plain;
 }
 
-static bool packs_plainly(void)
+// Returns a communicator by which MPI can be asked to pack, MPI_COMM_NULL for none.
+static fr_word comm_of(const struct fr_request_op *op)
+{
+    if (fr_abi_rows[op->fn].comm >= 0)
+        return fr_abi_comm(op->fn, op->args);
+    return fr_abi_has_world() ? fr_abi_mpi.COMM_SELF : fr_abi_mpi.COMM_NULL;
+}
+
+static bool packs_plainly(const struct fr_request_op *op)
 {
     static _Atomic int known; // 1 yes, -1 no
     int answer = atomic_load_explicit(&known, memory_order_relaxed);
-    if (answer == 0) {
-        answer = try_format() ? 1 : -1;
+    fr_word comm = answer == 0 ? comm_of(op) : fr_abi_mpi.COMM_NULL;
+    if (comm != fr_abi_mpi.COMM_NULL) {
+        answer = try_format(comm) ? 1 : -1;
         atomic_store_explicit(&known, answer, memory_order_relaxed);
     }
     return answer > 0;
@@ -68,7 +77,7 @@ static bool prepare(struct fr_request_op *op, struct fr_staging_view *shaped,
     packed->blocks[0].count = bytes;
     for (unsigned v = 0; v < op->view_count; v++)
         fr_staging_view_measure(&op->views[v]);
-    bool possible = bytes > 0 && fr_staging_can_copy_own(shaped, packed) && packs_plainly();
+    bool possible = bytes > 0 && fr_staging_can_copy_own(shaped, packed) && packs_plainly(op);
     if (!possible)
         packed->blocks[0].count = room;
     return possible;

@@ -106,6 +106,8 @@ fr_word fr_job_comm(void)
 void fr_job_progress(void)
 {
     int flag = 0;
+    if (!has_own && !fr_abi_has_world())
+        return;
     FR_MPI(Iprobe, (fr_word)fr_abi_mpi.ANY_SOURCE, FR_JOB_UNUSED_TAG,
            has_own ? own : fr_abi_mpi.COMM_SELF, FR_PTR(&flag), fr_abi_mpi.STATUS_IGNORE);
 }

@@ -9,12 +9,8 @@ static int world_size = -1;
 
 void fr_job_note(void)
 {
-    int started = 0, ended = 0, rank = -1, size = -1;
-    FR_MPI(Initialized, FR_PTR(&started));
-    FR_MPI(Finalized, FR_PTR(&ended));
-    if (!started || ended)
-        return;
-    if (FR_MPI(Comm_rank, fr_abi_mpi.COMM_WORLD, FR_PTR(&rank)) ||
+    int rank = -1, size = -1;
+    if (!fr_abi_has_world() || FR_MPI(Comm_rank, fr_abi_mpi.COMM_WORLD, FR_PTR(&rank)) ||
         FR_MPI(Comm_size, fr_abi_mpi.COMM_WORLD, FR_PTR(&size)))
         return;
     world_rank = rank;

@@ -205,8 +205,8 @@ bool fr_job_translate(fr_word group, int first, int count, int *in_world)
     enum { AT_ONCE = 64 };
     int own[AT_ONCE];
     fr_word world_storage = 0;
-    bool done =
-        FR_MPI(Comm_group, fr_abi_mpi.COMM_WORLD, FR_PTR(&world_storage)) == fr_abi_mpi.SUCCESS;
+    bool done = fr_abi_has_world() && FR_MPI(Comm_group, fr_abi_mpi.COMM_WORLD,
+                                             FR_PTR(&world_storage)) == fr_abi_mpi.SUCCESS;
     fr_word world = fr_abi_handle_load(&world_storage, 0);
     if (!done)
         return false;

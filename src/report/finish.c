@@ -34,6 +34,7 @@ static _Atomic int state;
 static FR_TLS bool writing_here;
 static bool in_signal;
 static pid_t owner;
+static _Atomic pid_t opened_session;
 
 void fr_report_complain(const char *setting, const char *name, const char *what)
 {
@@ -223,8 +224,24 @@ void fr_report_write_abort(void)
     finish(&(struct fr_report_end){.how = "abort"});
 }
 
+void fr_report_note_session(void)
+{
+    opened_session = getpid();
+}
+
+// Files are named by ranks in MPI_COMM_WORLD.
+static void tell_of_no_world(void)
+{
+    bool reports = fr_report_target[0], traces = fr_report_trace_target[0];
+    if ((reports || traces) && fr_core_is_first_process())
+        fr_warn("%s: nothing is written of a program that calls MPI_Session_init and not MPI_Init",
+                reports ? "FABRAIL_REPORT" : "FABRAIL_TRACE");
+}
+
 __attribute__((destructor)) static void at_exit(void)
 {
     if (owner && state == UNWRITTEN)
         finish(&(struct fr_report_end){.how = "exit"});
+    else if (!owner && fr_report_on && opened_session == getpid())
+        tell_of_no_world();
 }

@@ -386,7 +386,8 @@ int fr_request_raise(char object_kind, fr_word object, int code)
     case 'r':
         break;
     default:
-        FR_MPI(Comm_call_errhandler, communicator_of_no_object(), (fr_word)code);
+        if (fr_abi_has_world())
+            FR_MPI(Comm_call_errhandler, communicator_of_no_object(), (fr_word)code);
         break;
     }
     return code;

@@ -127,10 +127,10 @@ static bool may_ask(const struct fr_request_op *op)
 
 // Returns the request of a send to nobody. Open MPI has one for all sends that are complete at
 // once, and never frees it.
-static fr_word ask_for_shared(void)
+static fr_word ask_for_shared(fr_word comm)
 {
     _Alignas(8) char request[8];
-    if (FR_MPI(Isend, 0, 0, fr_abi_mpi.BYTE, (fr_word)fr_abi_mpi.PROC_NULL, 0, fr_abi_mpi.COMM_SELF,
+    if (FR_MPI(Isend, 0, 0, fr_abi_mpi.BYTE, (fr_word)fr_abi_mpi.PROC_NULL, 0, comm,
                FR_PTR(request)) != fr_abi_mpi.SUCCESS)
         return fr_abi_mpi.REQUEST_NULL;
     fr_word shared = fr_abi_handle_load(request, 0);
@@ -146,7 +146,8 @@ static bool is_shared(const struct fr_request_op *op, fr_word handle)
     if (fr_abi_rows[op->fn].class != FR_CLASS_SEND || !fr_abi_is_open_mpi())
         return false;
     if (FR_UNLIKELY(atomic_load_explicit(&shared, memory_order_relaxed) == 0))
-        atomic_store_explicit(&shared, ask_for_shared(), memory_order_relaxed);
+        atomic_store_explicit(&shared, ask_for_shared(fr_abi_comm(op->fn, op->args)),
+                              memory_order_relaxed);
     return handle != fr_abi_mpi.REQUEST_NULL &&
            handle == atomic_load_explicit(&shared, memory_order_relaxed);
 }

@@ -219,6 +219,17 @@ $(fr_kinds_programs): tests/mpi/memory_kinds-%: tests/mpi/memory_kinds.c tests/p
 	$(fr_program)
 endif
 
+# A program of sessions alone, and its test.
+fr_session_programs = $(MPI_FLAVOURS:%=tests/mpi/sessions-%)
+EXTRA_DIST += tests/mpi/sessions.test tests/mpi/sessions.c
+CLEANFILES += $(fr_session_programs)
+if !CROSS_COMPILING
+TESTS += tests/mpi/sessions.test
+check_DATA += $(fr_session_programs)
+$(fr_session_programs): tests/mpi/sessions-%: tests/mpi/sessions.c tests/programs/memory-%.o tests/programs/memory.h
+	$(fr_program)
+endif
+
 # Cases of windows over device memory, wrong uses of them and what MPI promises of them, for their test.
 fr_window_cases = $(MPI_FLAVOURS:%=tests/mpi/window_cases-%)
 fr_window_errors = $(MPI_FLAVOURS:%=tests/mpi/window_errors-%)

@@ -47,6 +47,11 @@ void fr_rndv_sweep_end(void)
 {
 }
 
+bool fr_abi_has_world(void)
+{
+    return true;
+}
+
 bool fr_abi_has(enum fr_fn fn)
 {
     (void)fn;
