@@ -5,8 +5,10 @@
 #include "command.h"
 #include "info.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct fr_tool_command commands[] = {
     {.name = "run",
@@ -92,16 +94,20 @@ static void print_commands(void)
         "--completion=fish what those do.");
 }
 
+// Returns the exit status of what has been printed.
+static int flush(int status)
+{
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || status != EXIT_SUCCESS)
+        return status;
+    (void)fr_tool_complain("standard output cannot be written to");
+    return EXIT_FAILURE;
+}
+
 static int run(const struct fr_tool_command *command, int argc, char **argv, char *name)
 {
     argv[0] = name;
     fr_tool_begin(command, name);
-    int status = command->run(argc, argv);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && status == EXIT_SUCCESS) {
-        fr_tool_complain("standard output cannot be written to");
-        status = EXIT_FAILURE;
-    }
-    return status;
+    return flush(command->run(argc, argv));
 }
 
 // Prints the help of a command, as COMMAND --help does.
@@ -141,12 +147,24 @@ static int run_none(const char *argument, int argc, char **argv)
     else if (strncmp(argument, "--completion=", 13) != 0 ||
              !fr_tool_write_completion(stdout, argument + 13))
         return fr_tool_misuse("\"%s\" is no command", argument);
-    return fflush(stdout) == 0 && !ferror(stdout) ? status : EXIT_FAILURE;
+    return flush(status);
+}
+
+// Opens standard streams that are closed, lest a file of the driver's or of another library take
+// their place and get what is printed. They fail as closed ones do, and are closed in what is run.
+static void hold_streams(void)
+{
+    for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++) {
+        int way = stream == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+        if (fcntl(stream, F_GETFD) < 0 && open("/dev/null", way | O_CLOEXEC) < 0)
+            return;
+    }
 }
 
 int main(int argc, char **argv)
 {
     char name[64];
+    hold_streams();
     if (argc < 2)
         return fr_tool_misuse("which command?");
     const struct fr_tool_command *command = find(argv[1]);
