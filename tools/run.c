@@ -17,6 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -192,6 +196,22 @@ static bool refuse_allocation(const char *name)
                             name);
 }
 
+// Returns whether a program gets rights that this user does not have. The loader preloads nothing
+// into such a one (ld.so(8), secure-execution mode).
+static bool gains_rights(const char *path)
+{
+    struct stat facts;
+    struct statvfs system;
+    if (stat(path, &facts) != 0 || statvfs(path, &system) != 0 || (system.f_flag & ST_NOSUID) ||
+        prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1)
+        return false;
+    bool is_setuid = (facts.st_mode & S_ISUID) && facts.st_uid != getuid();
+    bool is_setgid =
+        (facts.st_mode & S_ISGID) && (facts.st_mode & S_IXGRP) && facts.st_gid != getgid();
+    return is_setuid || is_setgid ||
+           (getuid() != 0 && getxattr(path, "security.capability", NULL, 0) > 0);
+}
+
 // Says what is wrong with a program that is there and can be read.
 static bool check_kind(const char *path, const char *library)
 {
@@ -201,6 +221,10 @@ static bool check_kind(const char *path, const char *library)
     if (!fr_elf_matches(&program, &preload))
         return fr_tool_complain("%s is for %s, and the library for %s", path,
                                 fr_elf_machine_name(&program), fr_elf_machine_name(&preload));
+    if (gains_rights(path))
+        return fr_tool_complain("%s is setuid or setgid, or has capabilities: nothing can be "
+                                "preloaded into it",
+                                path);
     return program.has_loader ||
            fr_tool_complain("%s is linked statically: nothing can be preloaded into it", path);
 }
