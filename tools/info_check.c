@@ -58,9 +58,11 @@ static int tell(const char *what, const char *cost, const char *mend)
 
 static int check_gpus(const struct fr_info_gpus *gpus)
 {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (gpus->count == 0)
         return tell(gpus->problem, "Fabrail has nothing to do",
-                    "nvidia-smi, and in containers --gpus all");
+                    visible ? "unset CUDA_VISIBLE_DEVICES, or name GPUs that nvidia-smi -L shows"
+                            : "nvidia-smi, and in containers --gpus all");
     const struct fr_info_try *handles = gpus->gpus[0].handles;
     int found = 0;
     // Only NVLink to other hosts, or an MPI that has it, takes the channel.
@@ -73,7 +75,6 @@ static int check_gpus(const struct fr_info_gpus *gpus)
         found += tell(handles[FR_INFO_IPC].why_not,
                       "memory of cudaMalloc is staged through a workspace between ranks",
                       "run the ranks of a host in one container, with --ipc=host");
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (visible && gpus->count == 1 && !getenv("SLURM_PROCID"))
         found += tell("CUDA_VISIBLE_DEVICES shows one GPU",
                       "ranks that inherit it share that GPU, by slices of time",

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -119,11 +120,11 @@ static bool start_driver(struct fr_info_gpus *gpus)
     if (result == CUDA_SUCCESS && gpus->count > 0)
         return true;
     describe_nodes(nodes, sizeof(nodes));
-    if (result != CUDA_SUCCESS)
-        snprintf(gpus->problem, sizeof(gpus->problem), "the CUDA driver says %s (%s)",
-                 error_name(result), nodes);
-    else
-        snprintf(gpus->problem, sizeof(gpus->problem), "the CUDA driver shows no GPU (%s)", nodes);
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    snprintf(gpus->problem, sizeof(gpus->problem), "the CUDA driver %s%s (%s%s%.40s)",
+             result != CUDA_SUCCESS ? "says " : "shows no GPU",
+             result != CUDA_SUCCESS ? error_name(result) : "", nodes,
+             visible ? "; CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
     gpus->count = 0;
     return false;
 }
