@@ -195,12 +195,15 @@ bool fr_launch_find_library(char path[FR_FILE_NAME_BYTES])
 
 bool fr_launch_find_programs(char folder[FR_FILE_NAME_BYTES])
 {
-    static const char *const places[] = {"../tests/bench", FR_LIBEXECDIR_BESIDE "/fabrail"};
+    static const char *const places[] = {"../tests/bench", FR_LIBEXECDIR_BESIDE "/fabrail",
+                                         FR_LIBEXECDIR "/fabrail"};
     char own[FR_FILE_NAME_BYTES], file[2 * FR_FILE_NAME_BYTES];
     if (!own_folder(own))
         own[0] = '\0';
     for (size_t i = 0; i < FR_ARRAY_LENGTH(places); i++) {
-        snprintf(folder, FR_FILE_NAME_BYTES, "%.3000s/%s", own, places[i]);
+        bool is_whole = places[i][0] == '/'; // outside of the prefix
+        snprintf(folder, FR_FILE_NAME_BYTES, "%.3000s%s%s", is_whole ? "" : own,
+                 is_whole ? "" : "/", places[i]);
         snprintf(file, sizeof(file), "%s/limit", folder);
         if (access(file, X_OK) == 0)
             return true;

@@ -9,12 +9,14 @@ tools_fabrail_SOURCES = tools/fabrail.c tools/command.c tools/command.h tools/ma
     tools/tune.c tools/tune.h tools/tune_file.c tools/tune_gpus.c tools/tune_measure.c tools/tune_pack.c tools/tune_pack.h tools/tune_plan.c tools/tune_plan.h \
     tools/tune_rails.c tools/tune_rig.c tools/tune_rig.h tools/tune_table.c
 tools_fabrail_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CPPFLAGS) -I$(top_builddir)/tools \
-    -DFR_LIBDIR='"$(libdir)"' \
+    -DFR_LIBDIR='"$(libdir)"' -DFR_LIBEXECDIR='"$(libexecdir)"' \
     -DFR_LIBDIR_BESIDE='"$(fr_libdir_beside)"' -DFR_LIBEXECDIR_BESIDE='"$(fr_libexecdir_beside)"'
 # The folders of libraries and programs, as seen from the one of commands, in one prefix.
 fr_libdir_beside = $(patsubst $(exec_prefix)/%,../%,$(libdir))
 fr_libexecdir_beside = $(patsubst $(exec_prefix)/%,../%,$(libexecdir))
 tools_fabrail_LDADD = libmodules.la $(JSON_C_LIBS) -lm
+# It has folders in it, which another run of configure may change.
+tools/fabrail-launch.$(OBJEXT): Makefile
 
 # fabrail report, its page's style and script as strings of C, and what reads JSON if there is json-c.
 tools_fabrail_SOURCES += tools/report.c tools/report.h tools/report_advice.c tools/report_charts.c \
