@@ -318,17 +318,36 @@ static bool find_program(enum fr_launch_family family, const char *name,
            fr_launch_find_file(here, path);
 }
 
+// Refuses env where it sets LD_PRELOAD for what it runs, or clears all, which would undo ours.
+static bool check_env(int count, char *const *words)
+{
+    static const char name[] = "LD_PRELOAD=";
+    if (count == 0 || strcmp(base_of(words[0]), "env") != 0)
+        return true;
+    for (int i = 1; i < count && (words[i][0] == '-' || strchr(words[i], '=') != NULL); i++) {
+        bool sets = strncmp(words[i], name, sizeof(name) - 1) == 0 &&
+                    strstr(words[i], "libfabrail") == NULL;
+        bool clears = strcmp(words[i], "-i") == 0 || strcmp(words[i], "-") == 0 ||
+                      strcmp(words[i], "--ignore-environment") == 0;
+        if (sets || clears)
+            return fr_tool_complain("env %s would undo the preload; name further libraries by "
+                                    "fabrail run --preload",
+                                    words[i]);
+    }
+    return true;
+}
+
 static bool check_program(const struct options *options, int count, char *const *words)
 {
     char path[FR_FILE_NAME_BYTES];
     int at = fr_launch_find_program(options->family, count, words);
     if (options->family == FR_LAUNCH_ENV || at < 0 || names(at, words, "configfile", "app"))
-        return true;
+        return check_env(count, words);
     if (at >= count)
         return fr_tool_complain("%s is given no program to run", words[0]);
     if (!find_program(options->family, words[at], path))
         return is_elsewhere(options->family, at, words) || fr_launch_complain("program", words[at]);
-    if (!check_kind(path, options->library))
+    if (!check_kind(path, options->library) || !check_env(count - at, words + at))
         return false;
     fr_pairing_check(&options->launcher, words[0], path);
     return true;
