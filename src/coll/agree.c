@@ -80,19 +80,19 @@ static void list_unsynced(const struct fr_coll_part *part,
                           struct fr_device_span spans[FR_DEVICE_SPANS])
 {
     const struct fr_coll_copy *before = &part->before, *after = &part->after;
-    for (int side = 0; side < FR_COLL_SIDES; side++) {
-        const struct fr_coll_buffer *buffer = &part->buffers[side];
-        spans[side] = (struct fr_device_span){&buffer->range, buffer->low,
-                                              buffer->is_workspace ? 0 : buffer->bytes};
+    for (int access = 0; access < FR_COLL_ACCESSES; access++) {
+        const struct fr_coll_buffer *buffer = &part->buffers[access];
+        spans[access] = (struct fr_device_span){&buffer->range, buffer->low,
+                                                buffer->is_workspace ? 0 : buffer->bytes};
     }
-    spans[FR_COLL_SIDES] =
+    spans[FR_COLL_ACCESSES] =
         (struct fr_device_span){&before->range, before->piece.src, before->piece.bytes};
-    spans[FR_COLL_SIDES + 1] =
+    spans[FR_COLL_ACCESSES + 1] =
         (struct fr_device_span){&after->range, after->piece.dst, after->piece.bytes};
     for (int i = 0; i < FR_DEVICE_SPANS && part->is_synced; i++)
         spans[i].bytes = 0;
 }
-_Static_assert((int)FR_COLL_SIDES + 2 == (int)FR_DEVICE_SPANS, "buffers and copies");
+_Static_assert((int)FR_COLL_ACCESSES + 2 == (int)FR_DEVICE_SPANS, "buffers and copies");
 
 // Waits for the application's work on memory of a task, unless a kernel is launched that has it
 // waited for.
@@ -172,8 +172,8 @@ void fr_coll_agree_prepare(struct fr_coll_task *task)
     advert->what = part->what;
     advert->layouts = part->layout_count;
     advert->eligible = 1;
-    for (int side = 0; side < FR_COLL_SIDES && advert->eligible; side++)
-        advert->eligible = prepare_buffer(team, &part->buffers[side], &advert->handles[side]);
+    for (int access = 0; access < FR_COLL_ACCESSES && advert->eligible; access++)
+        advert->eligible = prepare_buffer(team, &part->buffers[access], &advert->handles[access]);
     task->user = user_of(part);
     bool known = fr_coll_mapset_number(team, task->user, advert);
     memcpy(advert + 1, part->slots, slot_bytes);
@@ -297,7 +297,7 @@ static void read_slots_of(struct fr_coll_task *task, int rank)
     const struct fr_coll_part *part = &task->part;
     const struct fr_coll_past *past = past_of(task);
     const struct fr_coll_advert *advert = advert_of(task, rank);
-    struct fr_coll_slot *slots = &past->slots[FR_COLL_SIDES * rank];
+    struct fr_coll_slot *slots = &past->slots[FR_COLL_ACCESSES * rank];
     memcpy(slots, slots_of(advert) + part->first_read,
            (size_t)part->read_count * sizeof(struct fr_coll_slot));
     if (slots->layout > 0 && slots->layout <= FR_COLL_LAYOUTS)
@@ -335,8 +335,8 @@ static void send_again(const struct fr_coll_task *task)
     const struct fr_coll_team *team = task->team;
     for (int rank = 0; rank < team->size; rank++) {
         const uint32_t *outcome = fr_coll_round_read(team, rank, task->round.number);
-        for (int side = 0; side < FR_COLL_SIDES && *outcome == LACKS_DESCRIPTOR; side++) {
-            const struct fr_ipc_handle *handle = &task->team->memory->next->handles[side];
+        for (int access = 0; access < FR_COLL_ACCESSES && *outcome == LACKS_DESCRIPTOR; access++) {
+            const struct fr_ipc_handle *handle = &task->team->memory->next->handles[access];
             if (handle->bytes && fr_ipc_needs_descriptor(handle))
                 (void)!fr_ipc_send_descriptor(handle, &team->processes[rank], 1, true);
         }
@@ -417,18 +417,18 @@ struct fr_pack_shape *fr_coll_shapes(const struct fr_coll_team *team)
 bool fr_coll_agreed_layout(const struct fr_coll_team *team, int rank, struct fr_pack_shape *shape)
 {
     const struct fr_coll_past *past = &team->memory->pasts[team->memory->past];
-    if (past->slots[FR_COLL_SIDES * rank].layout == 0)
+    if (past->slots[FR_COLL_ACCESSES * rank].layout == 0)
         return false;
     fr_device_strides_shape(&past->layouts[rank], shape);
     return true;
 }
 
-uintptr_t fr_coll_reach(const struct fr_coll_team *team, int rank, enum fr_coll_side side,
+uintptr_t fr_coll_reach(const struct fr_coll_team *team, int rank, enum fr_coll_access access,
                         uint64_t address)
 {
     const struct fr_coll_mapset *set = &team->memory->sets[team->memory->last];
-    return fr_ipc_mapping_at(&set->mappings[(int)side * team->size + rank],
-                             &set->known[rank].handles[side], address);
+    return fr_ipc_mapping_at(&set->mappings[(int)access * team->size + rank],
+                             &set->known[rank].handles[access], address);
 }
 
 int fr_coll_count_ranks_on(const struct fr_coll_team *team, int device)

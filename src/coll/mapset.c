@@ -28,7 +28,7 @@ bool fr_coll_mapset_make(struct fr_coll_team *team)
     memory->next = calloc(1, fr_coll_team_post_bytes(team->size));
     for (unsigned i = 0; i < FR_COLL_PASTS; i++) {
         memory->pasts[i].advert = calloc(1, fr_coll_team_post_bytes(team->size));
-        memory->pasts[i].slots = calloc(n, FR_COLL_SIDES * sizeof(*memory->pasts[i].slots));
+        memory->pasts[i].slots = calloc(n, FR_COLL_ACCESSES * sizeof(*memory->pasts[i].slots));
         memory->pasts[i].layouts = calloc(n, sizeof(*memory->pasts[i].layouts));
     }
     memory->pieces = calloc(n, sizeof(*memory->pieces));
@@ -36,7 +36,7 @@ bool fr_coll_mapset_make(struct fr_coll_team *team)
     memory->shapes = calloc(n, sizeof(*memory->shapes));
     for (unsigned i = 0; i < FR_COLL_MAPSETS; i++) {
         memory->sets[i].known = calloc(n, sizeof(*memory->sets[i].known));
-        memory->sets[i].mappings = calloc(n, FR_COLL_SIDES * sizeof(*memory->sets[i].mappings));
+        memory->sets[i].mappings = calloc(n, FR_COLL_ACCESSES * sizeof(*memory->sets[i].mappings));
     }
     memory->freed_mark = fr_ipc_freed_mark();
     if (is_complete(memory))
@@ -69,29 +69,29 @@ void fr_coll_mapset_destroy(struct fr_coll_team *team)
     team->memory = NULL;
 }
 
-// Returns the mappings of a set, without those of sides that it has none of.
+// Returns the mappings of a set, without those of an access that it has none of.
 static struct fr_ipc_mapping *mappings_of(const struct fr_coll_team *team,
                                           const struct fr_coll_mapset *set, size_t *count)
 {
-    *count = (size_t)(FR_COLL_SIDES - set->first) * (size_t)team->size;
+    *count = (size_t)(FR_COLL_ACCESSES - set->first) * (size_t)team->size;
     return set->mappings + (size_t)set->first * (size_t)team->size;
 }
 
 void fr_coll_mapset_clear(struct fr_coll_team *team, unsigned index)
 {
     struct fr_coll_mapset *set = &team->memory->sets[index];
-    for (int i = 0; i < FR_COLL_SIDES * team->size; i++)
+    for (int i = 0; i < FR_COLL_ACCESSES * team->size; i++)
         fr_ipc_unpin(&set->mappings[i]);
     set->used = false;
-    set->first = FR_COLL_SIDES;
+    set->first = FR_COLL_ACCESSES;
 }
 
 bool fr_coll_mapset_has(const struct fr_coll_team *team, const struct fr_ipc_handle *handle)
 {
     for (unsigned i = 0; i < FR_COLL_MAPSETS; i++) {
         const struct fr_coll_mapset *set = &team->memory->sets[i];
-        for (int side = 0; side < FR_COLL_SIDES && set->used; side++) {
-            if (memcmp(&set->known[team->rank].handles[side], handle, sizeof(*handle)) == 0)
+        for (int access = 0; access < FR_COLL_ACCESSES && set->used; access++) {
+            if (memcmp(&set->known[team->rank].handles[access], handle, sizeof(*handle)) == 0)
                 return true;
         }
     }
@@ -130,14 +130,14 @@ enum fr_status fr_coll_mapset_add(struct fr_coll_team *team, unsigned index, int
     team->memory->awake |= 1u << index;
     known->version = advert->version;
     memcpy(known->handles, advert->handles, sizeof(known->handles));
-    for (int side = 0; side < FR_COLL_SIDES; side++) {
-        if (!known->handles[side].bytes || !fr_device_owns(mover))
+    for (int access = 0; access < FR_COLL_ACCESSES; access++) {
+        if (!known->handles[access].bytes || !fr_device_owns(mover))
             continue;
-        struct fr_ipc_mapping *mapping = &set->mappings[side * team->size + rank];
-        enum fr_status status = fr_ipc_pin(&known->handles[side], mover, mapping);
+        struct fr_ipc_mapping *mapping = &set->mappings[access * team->size + rank];
+        enum fr_status status = fr_ipc_pin(&known->handles[access], mover, mapping);
         if (status != FR_OK)
             return status;
-        set->first = side < set->first ? side : set->first;
+        set->first = access < set->first ? access : set->first;
         if (!mapping->direct)
             return FR_ERR_UNSUPPORTED;
     }

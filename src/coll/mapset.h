@@ -18,7 +18,7 @@ enum { FR_COLL_PASTS = 8 };
 // Memory of another rank, as this rank knows it.
 struct fr_coll_known {
     uint64_t version;
-    struct fr_ipc_handle handles[FR_COLL_SIDES];
+    struct fr_ipc_handle handles[FR_COLL_ACCESSES];
 };
 
 // A mapping set.
@@ -26,8 +26,8 @@ struct fr_coll_mapset {
     bool used;
     uint64_t user;                   // the context that has mapped
     struct fr_coll_known *known;     // by rank
-    struct fr_ipc_mapping *mappings; // by side and rank, resting between operations
-    int first;                       // first side that has mappings
+    struct fr_ipc_mapping *mappings; // by access and rank, resting between operations
+    int first;                       // first access that has mappings
     uint64_t filling;                // changes each time that the set is filled
 };
 

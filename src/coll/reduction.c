@@ -9,7 +9,7 @@
 
 // Slots that every rank posts.
 enum { SEND, RECEIVE, SLOTS };
-_Static_assert((int)SLOTS == (int)FR_COLL_SIDES, "a rank reads two slots of each other one");
+_Static_assert((int)SLOTS == (int)FR_COLL_ACCESSES, "a rank reads two slots of each other one");
 
 bool fr_coll_reduce_serves(const struct fr_coll_team *team)
 {

@@ -30,20 +30,20 @@ static bool is_contiguous(const struct fr_staging_view *view)
 }
 
 // Returns whether kernels can use the slices of a view where they are. Gets their layouts ready.
-static bool is_usable(struct fr_intercept_coll_buffer *side)
+static bool is_usable(struct fr_intercept_coll_buffer *buffer)
 {
-    return is_contiguous(&side->view) ||
-           (side->shaped_ranks > 0 &&
-            fr_intercept_shapes_open(&side->shapes, &side->view, side->shaped_ranks,
-                                     side->is_written));
+    return is_contiguous(&buffer->view) ||
+           (buffer->shaped_ranks > 0 &&
+            fr_intercept_shapes_open(&buffer->shapes, &buffer->view, buffer->shaped_ranks,
+                                     buffer->is_written));
 }
 
-static bool export(struct fr_intercept_coll_buffer *side, unsigned ways)
+static bool export(struct fr_intercept_coll_buffer *buffer, unsigned ways)
 {
-    const struct fr_staging_view *view = &side->view;
+    const struct fr_staging_view *view = &buffer->view;
     const void *low = (const void *)(view->base + (uintptr_t)view->first);
-    return fr_ipc_export(&view->range, low, view->span, &side->handle) == FR_OK &&
-           (side->handle.ways & ways);
+    return fr_ipc_export(&view->range, low, view->span, &buffer->handle) == FR_OK &&
+           (buffer->handle.ways & ways);
 }
 
 static struct fr_device_range lease_range(const struct fr_staging_view *view)
@@ -54,9 +54,9 @@ static struct fr_device_range lease_range(const struct fr_staging_view *view)
 }
 
 // Gives host memory workspace on this rank's device, as if it were memory of that.
-static enum fr_status open_host(struct fr_intercept_coll_buffer *side)
+static enum fr_status open_host(struct fr_intercept_coll_buffer *buffer)
 {
-    struct fr_staging_view *view = &side->view;
+    struct fr_staging_view *view = &buffer->view;
     int device = fr_device_known();
     if (device < 0)
         return FR_ERR_UNSUPPORTED; // each rank would choose the same device
@@ -66,135 +66,137 @@ static enum fr_status open_host(struct fr_intercept_coll_buffer *side)
         view->range = (struct fr_device_range)FR_DEVICE_HOST;
         return status;
     }
-    side->range = lease_range(view);
-    view->range = side->range;
+    buffer->range = lease_range(view);
+    view->range = buffer->range;
     view->mixed = view->on_host = true;
-    side->staged = true;
+    buffer->staged = true;
     return FR_OK;
 }
 
-enum fr_status fr_intercept_coll_buffer_open(struct fr_intercept_coll_buffer *side, bool must_stage,
-                                             unsigned ways)
+enum fr_status fr_intercept_coll_buffer_open(struct fr_intercept_coll_buffer *buffer,
+                                             bool must_stage, unsigned ways)
 {
-    struct fr_staging_view *view = &side->view;
+    struct fr_staging_view *view = &buffer->view;
     view->path = FR_PATH_PEER;
-    side->range = view->range;
+    buffer->range = view->range;
     if (!view->span)
         return FR_OK;
-    if (side->takes_host && !fr_device_owns(&view->range) && !view->absolute && is_contiguous(view))
-        return open_host(side);
+    if (buffer->takes_host && !fr_device_owns(&view->range) && !view->absolute &&
+        is_contiguous(view))
+        return open_host(buffer);
     if (!fr_device_owns(&view->range) || view->absolute || !fr_staging_view_is_in_range(view))
         return FR_ERR_UNSUPPORTED;
-    side->staged = must_stage || !is_usable(side) || (ways && !export(side, ways));
-    if (!side->staged)
+    buffer->staged = must_stage || !is_usable(buffer) || (ways && !export(buffer, ways));
+    if (!buffer->staged)
         return FR_OK;
-    fr_intercept_shapes_close(&side->shapes);
+    fr_intercept_shapes_close(&buffer->shapes);
     enum fr_status status = fr_staging_view_open(view);
     if (status == FR_OK)
-        side->range = lease_range(view);
+        buffer->range = lease_range(view);
     return status;
 }
 
-enum fr_status fr_intercept_coll_buffer_open_on_host(struct fr_intercept_coll_buffer *side,
+enum fr_status fr_intercept_coll_buffer_open_on_host(struct fr_intercept_coll_buffer *buffer,
                                                      bool must_stage)
 {
-    struct fr_staging_view *view = &side->view;
+    struct fr_staging_view *view = &buffer->view;
     bool is_apart = fr_device_owns(&view->range) && !fr_staging_view_is_in_range(view);
     view->path = FR_PATH_HOST;
     view->as_bytes = true;
-    side->range = view->range;
-    side->staged = view->span && (must_stage || view->absolute || is_apart || !is_contiguous(view));
-    if (!side->staged)
+    buffer->range = view->range;
+    buffer->staged =
+        view->span && (must_stage || view->absolute || is_apart || !is_contiguous(view));
+    if (!buffer->staged)
         return FR_OK;
-    side->range = (struct fr_device_range)FR_DEVICE_HOST;
+    buffer->range = (struct fr_device_range)FR_DEVICE_HOST;
     return fr_staging_view_open(view);
 }
 
-void fr_intercept_coll_buffer_close(struct fr_intercept_coll_buffer *side)
+void fr_intercept_coll_buffer_close(struct fr_intercept_coll_buffer *buffer)
 {
-    fr_intercept_shapes_close(&side->shapes);
-    if (side->view.lease.address)
-        fr_staging_view_close(&side->view);
-    if (side->view.on_host) {
-        side->view.range = (struct fr_device_range)FR_DEVICE_HOST;
-        side->view.mixed = side->view.on_host = false;
+    fr_intercept_shapes_close(&buffer->shapes);
+    if (buffer->view.lease.address)
+        fr_staging_view_close(&buffer->view);
+    if (buffer->view.on_host) {
+        buffer->view.range = (struct fr_device_range)FR_DEVICE_HOST;
+        buffer->view.mixed = buffer->view.on_host = false;
     }
-    side->staged = false;
+    buffer->staged = false;
 }
 
-enum fr_status fr_intercept_coll_buffer_copy_in(const struct fr_intercept_coll_buffer *side)
+enum fr_status fr_intercept_coll_buffer_copy_in(const struct fr_intercept_coll_buffer *buffer)
 {
-    return side->staged ? fr_staging_view_copy_blocks(&side->view, FR_TO_STAGE) : FR_OK;
+    return buffer->staged ? fr_staging_view_copy_blocks(&buffer->view, FR_TO_STAGE) : FR_OK;
 }
 
-enum fr_status fr_intercept_coll_buffer_copy_out(const struct fr_intercept_coll_buffer *side)
+enum fr_status fr_intercept_coll_buffer_copy_out(const struct fr_intercept_coll_buffer *buffer)
 {
     enum fr_status status =
-        side->staged ? fr_staging_view_copy_blocks(&side->view, FR_FROM_STAGE) : FR_OK;
+        buffer->staged ? fr_staging_view_copy_blocks(&buffer->view, FR_FROM_STAGE) : FR_OK;
     return status == FR_ERR_UNSUPPORTED ? FR_ERR_DEVICE : status;
 }
 
 // Returns whether the copy is one run of bytes on both sides, to or from workspace on the device.
-static bool is_plain(const struct fr_intercept_coll_buffer *side, const struct fr_coll_team *team)
+static bool is_plain(const struct fr_intercept_coll_buffer *buffer, const struct fr_coll_team *team)
 {
-    const struct fr_staging_view *view = &side->view;
-    return team->slab && side->staged && view->path == FR_PATH_PEER && view->block_count == 1 &&
+    const struct fr_staging_view *view = &buffer->view;
+    return team->slab && buffer->staged && view->path == FR_PATH_PEER && view->block_count == 1 &&
            !view->mixed && view->blocks[0].layout->contiguous && fr_device_owns(&view->range);
 }
 
-static struct fr_coll_copy describe_copy(const struct fr_intercept_coll_buffer *side, bool out)
+static struct fr_coll_copy describe_copy(const struct fr_intercept_coll_buffer *buffer, bool out)
 {
-    const struct fr_staging_view_block *block = &side->view.blocks[0];
-    uintptr_t user = side->view.base + (uintptr_t)block->user_offset;
-    uintptr_t stage = side->view.stage_base + block->stage_offset;
+    const struct fr_staging_view_block *block = &buffer->view.blocks[0];
+    uintptr_t user = buffer->view.base + (uintptr_t)block->user_offset;
+    uintptr_t stage = buffer->view.stage_base + block->stage_offset;
     return (struct fr_coll_copy){
-        .range = side->view.range,
+        .range = buffer->view.range,
         .piece = {.dst = out ? user : stage,
                   .src = out ? stage : user,
                   .bytes = block->count * block->layout->size_bytes},
     };
 }
 
-bool fr_intercept_coll_buffer_plain_in(const struct fr_intercept_coll_buffer *side,
+bool fr_intercept_coll_buffer_plain_in(const struct fr_intercept_coll_buffer *buffer,
                                        const struct fr_coll_team *team, struct fr_coll_copy *copy)
 {
-    bool plain = is_plain(side, team) && side->view.blocks[0].in;
+    bool plain = is_plain(buffer, team) && buffer->view.blocks[0].in;
     if (plain)
-        *copy = describe_copy(side, false);
+        *copy = describe_copy(buffer, false);
     return plain;
 }
 
-bool fr_intercept_coll_buffer_plain_out(const struct fr_intercept_coll_buffer *side,
+bool fr_intercept_coll_buffer_plain_out(const struct fr_intercept_coll_buffer *buffer,
                                         const struct fr_coll_team *team, struct fr_coll_copy *copy)
 {
-    bool plain = is_plain(side, team) && side->view.blocks[0].out;
+    bool plain = is_plain(buffer, team) && buffer->view.blocks[0].out;
     if (plain)
-        *copy = describe_copy(side, true);
+        *copy = describe_copy(buffer, true);
     return plain;
 }
 
-uintptr_t fr_intercept_coll_buffer_base(const struct fr_intercept_coll_buffer *side)
+uintptr_t fr_intercept_coll_buffer_base(const struct fr_intercept_coll_buffer *buffer)
 {
-    return side->staged ? side->view.stage_base : side->view.base;
+    return buffer->staged ? buffer->view.stage_base : buffer->view.base;
 }
 
-uintptr_t fr_intercept_coll_buffer_block(const struct fr_intercept_coll_buffer *side,
+uintptr_t fr_intercept_coll_buffer_block(const struct fr_intercept_coll_buffer *buffer,
                                          const struct fr_staging_view_block *block)
 {
-    return fr_intercept_coll_buffer_base(side) +
-           (side->staged ? block->stage_offset : (uintptr_t)block->user_offset);
+    return fr_intercept_coll_buffer_base(buffer) +
+           (buffer->staged ? block->stage_offset : (uintptr_t)block->user_offset);
 }
 
-void fr_intercept_coll_buffer_describe(const struct fr_intercept_coll_buffer *side,
-                                       struct fr_coll_buffer *buffer)
+void fr_intercept_coll_buffer_describe(const struct fr_intercept_coll_buffer *buffer,
+                                       struct fr_coll_buffer *memory)
 {
-    const struct fr_staging_view *view = &side->view;
-    buffer->range = side->range;
-    buffer->bytes = side->staged ? view->lease.bytes : view->span;
-    buffer->is_workspace = side->staged;
-    buffer->low =
-        side->staged ? (uintptr_t)view->lease.address : view->base + (uintptr_t)view->first;
-    buffer->handle = side->staged ? (struct fr_ipc_handle){0} : side->handle;
+    const struct fr_staging_view *view = &buffer->view;
+    memory->range = buffer->range;
+    memory->bytes = buffer->staged ? view->lease.bytes : view->span;
+    memory->is_workspace = buffer->staged;
+    memory->low =
+        buffer->staged ? (uintptr_t)view->lease.address : view->base + (uintptr_t)view->first;
+    memory->handle = buffer->staged ? (struct fr_ipc_handle){0} : buffer->handle;
 }
 
 void fr_intercept_coll_buffer_count(const struct fr_request_op *op, const char *reason)
@@ -207,9 +209,9 @@ void fr_intercept_coll_buffer_count(const struct fr_request_op *op, const char *
     }
 }
 
-enum fr_status fr_intercept_coll_buffer_await_app(const struct fr_intercept_coll_buffer *side)
+enum fr_status fr_intercept_coll_buffer_await_app(const struct fr_intercept_coll_buffer *buffer)
 {
-    const struct fr_staging_view *view = &side->view;
+    const struct fr_staging_view *view = &buffer->view;
     return view->span && fr_device_owns(&view->range) && !view->on_host
                ? fr_device_sync_app_work(&view->range, view->base + (uintptr_t)view->first,
                                          view->span)

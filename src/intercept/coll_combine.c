@@ -124,17 +124,17 @@ static enum fr_status make_arrays(struct combination *combination)
 }
 _Static_assert(sizeof(struct fr_coll_slot) % _Alignof(struct fr_policy_slice) == 0, "stay aligned");
 
-// Gives a side one block of elements, whose gaps the exchanges know.
-static void set_block(struct fr_intercept_coll_buffer *side, struct fr_staging_view_block *block,
+// Gives a buffer one block of elements, whose gaps the exchanges know.
+static void set_block(struct fr_intercept_coll_buffer *buffer, struct fr_staging_view_block *block,
                       size_t elements, int ranks)
 {
-    struct fr_staging_view *view = &side->view;
+    struct fr_staging_view *view = &buffer->view;
     *block = view->blocks[0];
     block->count = elements;
     view->blocks = block;
     view->block_count = 1;
     view->same_shape_only = false;
-    side->shaped_ranks = ranks;
+    buffer->shaped_ranks = ranks;
 }
 
 static void set_sides(struct combination *combination)
@@ -237,16 +237,16 @@ static void close(struct combination *combination)
     fr_staging_return(&combination->device);
 }
 
-// Returns elements of a side. Its only block has no gaps, or is used where it is.
-static struct fr_coll_slot elements_of(struct fr_intercept_coll_buffer *side, int rank,
+// Returns elements of a buffer. Its only block has no gaps, or is used where it is.
+static struct fr_coll_slot elements_of(struct fr_intercept_coll_buffer *buffer, int rank,
                                        struct fr_policy_slice slice)
 {
-    const struct fr_layout *layout = side->view.blocks[0].layout;
-    ptrdiff_t step = side->shapes.blocks ? layout->extent : (ptrdiff_t)layout->size_bytes;
-    uintptr_t block = fr_intercept_coll_buffer_block(side, &side->view.blocks[0]);
+    const struct fr_layout *layout = buffer->view.blocks[0].layout;
+    ptrdiff_t step = buffer->shapes.blocks ? layout->extent : (ptrdiff_t)layout->size_bytes;
+    uintptr_t block = fr_intercept_coll_buffer_block(buffer, &buffer->view.blocks[0]);
     struct fr_coll_slot slot = {.address = block + slice.first * (uintptr_t)step,
                                 .bytes = slice.count * layout->size_bytes};
-    fr_intercept_shapes_place(&side->shapes, rank, 0, &slot);
+    fr_intercept_shapes_place(&buffer->shapes, rank, 0, &slot);
     return slot;
 }
 

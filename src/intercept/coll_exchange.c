@@ -16,48 +16,48 @@ static bool is_of_one_buffer(const struct fr_intercept_exchange *exchange)
 
 // Returns one of `count` slices of a view. It is a block of its own, or part of the only block,
 // which has all of them one after the other. Writes the number of the block.
-static struct fr_coll_slot find_slice(const struct fr_intercept_coll_buffer *side, size_t count,
+static struct fr_coll_slot find_slice(const struct fr_intercept_coll_buffer *buffer, size_t count,
                                       size_t index, size_t *number)
 {
-    const struct fr_staging_view *view = &side->view;
+    const struct fr_staging_view *view = &buffer->view;
     size_t slices = view->block_count ? count / view->block_count : 1; // in each block
     *number = index / slices;
     const struct fr_staging_view_block *block = &view->blocks[*number];
     size_t bytes = block->count * block->layout->size_bytes / slices;
     ptrdiff_t step = (ptrdiff_t)bytes;
-    if (side->shapes.blocks)
+    if (buffer->shapes.blocks)
         step = (ptrdiff_t)(block->count / slices) * block->layout->extent;
     return (struct fr_coll_slot){
-        .address = fr_intercept_coll_buffer_block(side, block) + index % slices * (uintptr_t)step,
+        .address = fr_intercept_coll_buffer_block(buffer, block) + index % slices * (uintptr_t)step,
         .bytes = bytes,
     };
 }
 
 // Fills the slot of a rank with one of `count` slices.
-static void fill_slot(struct fr_intercept_coll_buffer *side, int rank, size_t count, size_t index)
+static void fill_slot(struct fr_intercept_coll_buffer *buffer, int rank, size_t count, size_t index)
 {
     size_t block;
-    side->slots[rank] = find_slice(side, count, index, &block);
-    fr_intercept_shapes_place(&side->shapes, rank, block, &side->slots[rank]);
+    buffer->slots[rank] = find_slice(buffer, count, index, &block);
+    fr_intercept_shapes_place(&buffer->shapes, rank, block, &buffer->slots[rank]);
 }
 
-static void fill_ranks(struct fr_intercept_coll_buffer *side, size_t count)
+static void fill_ranks(struct fr_intercept_coll_buffer *buffer, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        fill_slot(side, (int)i, count, i);
+        fill_slot(buffer, (int)i, count, i);
 }
 
 // Fills the slots of neighbours. `shares`: all get the same slice. Returns false if a rank has two
 // slices, which only the real MPI can tell apart.
-static bool fill_neighbours(struct fr_intercept_coll_buffer *side, size_t count, const int *ranks,
+static bool fill_neighbours(struct fr_intercept_coll_buffer *buffer, size_t count, const int *ranks,
                             bool shares)
 {
     for (size_t i = 0; i < count; i++) {
         if (ranks[i] == fr_abi_mpi.PROC_NULL)
             continue;
-        if (side->slots[ranks[i]].address)
+        if (buffer->slots[ranks[i]].address)
             return false;
-        fill_slot(side, ranks[i], shares ? 1 : count, shares ? 0 : i);
+        fill_slot(buffer, ranks[i], shares ? 1 : count, shares ? 0 : i);
     }
     return true;
 }
@@ -78,18 +78,18 @@ static enum fr_status fill_neighbourhood(struct fr_intercept_exchange *exchange)
     return distinct ? FR_OK : FR_ERR_UNSUPPORTED;
 }
 
-// Fills the slots of a side: a slice for each rank, or one that is for the root or for all.
+// Fills the slots of a buffer: a slice for each rank, or one that is for the root or for all.
 static void fill_side(const struct fr_intercept_exchange *exchange,
-                      struct fr_intercept_coll_buffer *side, bool each, bool is_for_root)
+                      struct fr_intercept_coll_buffer *buffer, bool each, bool is_for_root)
 {
     size_t size = (size_t)exchange->team->size;
     if (each)
-        fill_ranks(side, size);
+        fill_ranks(buffer, size);
     else if (!is_for_root)
         for (size_t i = 0; i < size; i++)
-            fill_slot(side, (int)i, 1, 0);
-    else if (side->view.span > 0)
-        fill_slot(side, exchange->root, 1, 0);
+            fill_slot(buffer, (int)i, 1, 0);
+    else if (buffer->view.span > 0)
+        fill_slot(buffer, exchange->root, 1, 0);
 }
 
 // Returns whether this rank's own slice is in the receive buffer and goes from there to all others.
@@ -147,21 +147,21 @@ static enum fr_status fill(struct fr_intercept_exchange *exchange)
 
 // Copies in at once, unless the team's task does it.
 static enum fr_status copy_in(struct fr_intercept_exchange *exchange,
-                              const struct fr_intercept_coll_buffer *side)
+                              const struct fr_intercept_coll_buffer *buffer)
 {
     bool plain = exchange->before.piece.bytes == 0 &&
-                 fr_intercept_coll_buffer_plain_in(side, exchange->team, &exchange->before);
-    return plain ? FR_OK : fr_intercept_coll_buffer_copy_in(side);
+                 fr_intercept_coll_buffer_plain_in(buffer, exchange->team, &exchange->before);
+    return plain ? FR_OK : fr_intercept_coll_buffer_copy_in(buffer);
 }
 
 static enum fr_status open_side(const struct fr_intercept_exchange *exchange,
-                                struct fr_intercept_coll_buffer *side, bool must_stage,
+                                struct fr_intercept_coll_buffer *buffer, bool must_stage,
                                 bool on_host)
 {
-    bool is_written = side == &exchange->receive;
-    return on_host ? fr_intercept_coll_buffer_open_on_host(side, must_stage)
+    bool is_written = buffer == &exchange->receive;
+    return on_host ? fr_intercept_coll_buffer_open_on_host(buffer, must_stage)
                    : fr_intercept_coll_buffer_open(
-                         side, must_stage, is_written ? fr_coll_team_ways(exchange->team) : 0);
+                         buffer, must_stage, is_written ? fr_coll_team_ways(exchange->team) : 0);
 }
 
 // Opens both buffers. The data of an in-place all-to-all must not be overwritten before they are
@@ -320,22 +320,22 @@ static void begin_broadcast(struct fr_intercept_exchange *exchange, struct fr_co
                             struct fr_coll_team *team)
 {
     bool is_root = team->rank == exchange->root;
-    const struct fr_intercept_coll_buffer *side = is_root ? &exchange->send : &exchange->receive;
+    const struct fr_intercept_coll_buffer *buffer = is_root ? &exchange->send : &exchange->receive;
     int other = is_root ? (exchange->root + 1) % team->size : exchange->root;
     struct fr_coll_bcast *part = &exchange->part.one;
     *part = (struct fr_coll_bcast){
         .call = fr_abi_rows[exchange->op->fn].name,
         .root = exchange->root,
-        .data = side->slots[other],
-        .layouts = side->shapes.layouts,
-        .layout_count = side->shapes.layout_count,
+        .data = buffer->slots[other],
+        .layouts = buffer->shapes.layouts,
+        .layout_count = buffer->shapes.layout_count,
         .before = exchange->before,
         .after = exchange->after,
         .is_synced = exchange->is_synced,
     };
-    if (is_root && side->shapes.by_rank)
-        part->shape = side->shapes.by_rank[other];
-    fr_intercept_coll_buffer_describe(side, &part->memory);
+    if (is_root && buffer->shapes.by_rank)
+        part->shape = buffer->shapes.by_rank[other];
+    fr_intercept_coll_buffer_describe(buffer, &part->memory);
     if (exchange->is_queued)
         fr_intercept_coll_fix_context(&part->memory.range);
     fr_coll_bcast_begin(task, team, part);

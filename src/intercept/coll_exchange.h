@@ -18,7 +18,7 @@ struct fr_intercept_exchange {
     struct fr_intercept_neighbours neighbours;
     bool knows_neighbours;             // they were asked for
     bool in_place;                     // what it sends is in the receive buffer
-    struct fr_coll_copy before, after; // of staged sides, where the task makes them
+    struct fr_coll_copy before, after; // of staged buffers, where the task makes them
     bool is_queued;                    // on all ranks: the calls do not wait for it
     bool defers;     // fr_intercept_exchange_open leaves the next to its caller; written by that
     bool is_synced;  // the application's work on the memory is over

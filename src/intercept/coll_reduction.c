@@ -184,13 +184,13 @@ side_read(const struct fr_intercept_reduction *reduction)
 
 // Opens a buffer. Kernels need alignment, which workspace has where the program's memory has not.
 static enum fr_status open_side(struct fr_intercept_reduction *reduction,
-                                struct fr_intercept_coll_buffer *side, bool must_stage)
+                                struct fr_intercept_coll_buffer *buffer, bool must_stage)
 {
     unsigned ways = fr_coll_team_ways(reduction->team);
-    struct fr_staging_view *view = &side->view;
+    struct fr_staging_view *view = &buffer->view;
     uintptr_t first = view->base + (uintptr_t)view->first;
     view->realigns = !fr_device_reduce_is_aligned(reduction->part.row, first);
-    return fr_intercept_coll_buffer_open(side, must_stage || view->realigns, ways);
+    return fr_intercept_coll_buffer_open(buffer, must_stage || view->realigns, ways);
 }
 
 static enum fr_status open_sides(struct fr_intercept_reduction *reduction)

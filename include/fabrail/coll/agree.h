@@ -19,7 +19,7 @@
 #include "fabrail/device/pack.h"
 
 // The two ways in which others use memory of a rank.
-enum fr_coll_side { FR_COLL_READ, FR_COLL_WRITTEN, FR_COLL_SIDES };
+enum fr_coll_access { FR_COLL_READ, FR_COLL_WRITTEN, FR_COLL_ACCESSES };
 
 // Most layouts that a rank advertises in one operation. Slots refer to them.
 enum { FR_COLL_LAYOUTS = 8 };
@@ -35,7 +35,7 @@ struct fr_coll_advert {
     uint64_t version;
     uint64_t what;    // the operation: class or form, root, type, sizes
     uint64_t layouts; // number of layouts, which follow the slots
-    struct fr_ipc_handle handles[FR_COLL_SIDES];
+    struct fr_ipc_handle handles[FR_COLL_ACCESSES];
     uint64_t rest[6]; // zeros, up to a whole number of cache lines
 };
 _Static_assert(sizeof(struct fr_coll_advert) % 64 == 0, "slots follow aligned");
@@ -76,7 +76,7 @@ FR_MUST_CHECK enum fr_status fr_coll_agree_compare(struct fr_coll_task *task);
 static inline const struct fr_coll_slot *fr_coll_slot_of(const struct fr_coll_slot *slots, int rank,
                                                          int index)
 {
-    return &slots[FR_COLL_SIDES * rank + index];
+    return &slots[FR_COLL_ACCESSES * rank + index];
 }
 
 // Writes the layout of a rank's first slot that this rank reads, as agreed on. Returns false where
@@ -90,9 +90,9 @@ int fr_coll_count_ranks_on(const struct fr_coll_team *team, int device);
 // task is over.
 const struct fr_coll_slot *fr_coll_agreed_slots(const struct fr_coll_team *team);
 
-// Returns where the mover's device finds `address`, which lies in the memory that a rank has on
-// this side. Valid until the task is over.
-uintptr_t fr_coll_reach(const struct fr_coll_team *team, int rank, enum fr_coll_side side,
+// Returns where the mover's device finds `address`, which lies in the memory that a rank advertises
+// for this access. Valid until the task is over.
+uintptr_t fr_coll_reach(const struct fr_coll_team *team, int rank, enum fr_coll_access access,
                         uint64_t address);
 
 // Returns scratch of the team's with room for one piece a rank.

@@ -36,7 +36,7 @@ struct fr_coll_reduce {
     struct fr_coll_copy before, after; // copies if vector or result are in workspace (copies.h)
     // Written by fr_coll_reduce_begin.
     size_t element_bytes;
-    struct fr_coll_slot slots[FR_COLL_SIDES];
+    struct fr_coll_slot slots[FR_COLL_ACCESSES];
     struct fr_device_reduction work; // what this rank's kernel does
 };
 

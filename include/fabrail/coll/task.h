@@ -25,7 +25,7 @@
 struct fr_coll_part {
     const char *call; // for messages
     uint64_t what;    // the operation, which must be the same on all ranks
-    struct fr_coll_buffer buffers[FR_COLL_SIDES];
+    struct fr_coll_buffer buffers[FR_COLL_ACCESSES];
     const struct fr_coll_slot *slots;        // of this rank, for the others
     int slot_count;                          // at most the number of ranks, or 2
     const struct fr_device_strides *layouts; // that slots refer to
