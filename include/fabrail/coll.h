@@ -36,6 +36,8 @@ struct fr_coll_queue {
     const void *holder;           // names the thread that has the team in hand; NULL: none
     bool is_listed;               // among the teams that have such tasks
     uint64_t looked;              // number of the last look
+    bool is_tended;               // a call has looked at it since the thread last did
+    int64_t left_ns;              // when the thread last found that a call had
     struct fr_coll_queued *first; // under way
     struct fr_coll_queued *last;
     struct fr_coll_team *prev, *next; // in the list of those teams

@@ -56,7 +56,12 @@ void fr_coll_queue_add(struct fr_coll_queued *queued)
     list(queued->task.team);
     fr_core_unlock(&lock);
     atomic_fetch_add(&count, 1);
-    fr_coll_queue_thread_wake();
+}
+
+void fr_coll_queue_leave(void)
+{
+    if (atomic_load(&count) > 0)
+        fr_coll_queue_thread_wake();
 }
 
 // Takes the first task, which is over, out of its queue. Its owner may then free it.
@@ -105,16 +110,37 @@ void fr_coll_queue_progress_held(struct fr_coll_team *team)
     }
 }
 
+// One look at all queues.
+struct look {
+    uint64_t number;
+    bool is_call;     // it is made in a call, not by the thread
+    int64_t quiet_ns; // for which no call has looked at a team that the thread takes in hand
+};
+
+// Whether a team is left to calls, which wait for its tasks. A task that is handed from thread to
+// thread takes longer.
+static bool is_left(struct fr_coll_queue *queue, const struct look *look) FR_REQUIRES(lock)
+{
+    const bool was_tended = queue->is_tended;
+    queue->is_tended = look->is_call;
+    if (look->is_call || look->quiet_ns == 0)
+        return false;
+    const int64_t now = fr_time_ns();
+    if (was_tended)
+        queue->left_ns = now;
+    return now - queue->left_ns < look->quiet_ns;
+}
+
 // Takes a team in hand that no thread has looked at since `look` began. Returns NULL for none. A
 // team that another thread has in hand is left to that.
-static struct fr_coll_team *take_unseen(uint64_t look) FR_REQUIRES(lock)
+static struct fr_coll_team *take_unseen(const struct look *look) FR_REQUIRES(lock)
 {
     struct fr_coll_team *team;
-    while ((team = listed) && team->queue.looked < look) {
+    while ((team = listed) && team->queue.looked < look->number) {
         DL_DELETE2(listed, team, queue.prev, queue.next);
         DL_APPEND2(listed, team, queue.prev, queue.next);
-        team->queue.looked = look;
-        if (team->queue.holder)
+        team->queue.looked = look->number;
+        if (is_left(&team->queue, look) || team->queue.holder)
             continue;
         team->queue.holder = &self;
         return team;
@@ -122,20 +148,30 @@ static struct fr_coll_team *take_unseen(uint64_t look) FR_REQUIRES(lock)
     return NULL;
 }
 
-void fr_coll_queue_progress(void)
+static void progress(struct look look)
 {
     if (FR_LIKELY(atomic_load_explicit(&count, memory_order_acquire) == 0))
         return;
     fr_core_lock(&lock);
-    uint64_t look = ++looks;
+    look.number = ++looks;
     struct fr_coll_team *team;
-    while ((team = take_unseen(look))) {
+    while ((team = take_unseen(&look))) {
         fr_core_unlock(&lock);
         fr_coll_queue_progress_held(team);
         fr_core_lock(&lock);
         release(team);
     }
     fr_core_unlock(&lock);
+}
+
+void fr_coll_queue_progress(void)
+{
+    progress((struct look){.is_call = true});
+}
+
+void fr_coll_queue_progress_untended(int64_t quiet_ns)
+{
+    progress((struct look){.quiet_ns = quiet_ns});
 }
 
 void fr_coll_queue_hold(struct fr_coll_team *team)

@@ -15,6 +15,7 @@ enum {
     MOST_SHORT_NAP_NS = 100000,
     LONG_NAP_NS = 200000,
     MOST_LONG_NAP_NS = 1000000,
+    QUIET_NS = 2000, // more than from a call to its wait
 };
 
 static void run(void);
@@ -27,9 +28,15 @@ static bool has_work(void)
     return fr_coll_queue_count() > 0;
 }
 
+// Whether the thread looks so often that it would come between a call and its wait.
+static bool looks_often(void)
+{
+    return fr_core_settings()->progress >= FR_PROGRESS_THREAD;
+}
+
 static struct fr_wait begin_naps(void)
 {
-    if (fr_core_settings()->progress >= FR_PROGRESS_THREAD)
+    if (looks_often())
         return (struct fr_wait){
             .eager_yields = 20, .nap_ns = SHORT_NAP_NS, .longest_nap_ns = MOST_SHORT_NAP_NS};
     return (struct fr_wait){.nap_ns = LONG_NAP_NS, .longest_nap_ns = MOST_LONG_NAP_NS};
@@ -46,7 +53,7 @@ static void run(void)
             naps = begin_naps();
         idle = any ? 0 : idle + 1;
         if (any)
-            fr_coll_queue_progress();
+            fr_coll_queue_progress_untended(looks_often() ? QUIET_NS : 0);
         (void)fr_wait_step(&naps);
     }
 }

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-// Starts the thread, or wakes it if it sleeps. Called when a task has been queued.
+// Starts the thread, or wakes it if it sleeps. Called where tasks are queued.
 void fr_coll_queue_thread_wake(void);
 
 // Returns the number of queued tasks.

@@ -102,6 +102,7 @@ static int start(struct fr_request_op *op)
         fr_coll_queue_add(&coll->queued);
         begin_queued(coll->team);
     }
+    fr_coll_queue_leave();
     op->schedule->is_quiet = is_on_host(op) && fr_coll_queue_has_thread();
     return fr_abi_mpi.SUCCESS;
 }

@@ -537,11 +537,17 @@ struct queued {
     struct fr_coll_queued tasks[RANKS];
 };
 
-static void queue_task(struct queued *queued, int rank)
+static void add_task(struct queued *queued, int rank)
 {
     begin(&queued->op, rank);
     queued->tasks[rank].task = queued->op.tasks[rank];
     fr_coll_queue_add(&queued->tasks[rank]);
+}
+
+static void queue_task(struct queued *queued, int rank)
+{
+    add_task(queued, rank);
+    fr_coll_queue_leave();
 }
 
 static void *make_progress(void *stops)
@@ -624,6 +630,30 @@ static void test_holds(struct fr_coll_team *team)
     team->queue.holder = NULL;
 }
 
+// The thread leaves a task that a call has looked at since, and goes on with it later.
+static void test_tended(struct pair *pair)
+{
+    static struct queued queued;
+    const struct fr_coll_task *task = &queued.tasks[0].task;
+    queued.op = (struct operation){.kind = REDUCE, .pair = pair, .seed = 7};
+    fill(pair, 7);
+    add_task(&queued, 0);
+    fr_coll_queue_progress();
+    const enum fr_coll_stage stage = task->stage;
+    add_task(&queued, 1);
+    fr_coll_queue_progress_untended(1);
+    CHECK(task->stage == stage, "the thread goes on with what a call looks at");
+    fr_coll_queue_progress_untended(INT64_MAX);
+    CHECK(task->stage == stage, "the thread does so too soon");
+    const time_t until = time(NULL) + 60;
+    for (int rank = 0; rank < RANKS; rank++) {
+        while (!atomic_load(&queued.tasks[rank].over) && time(NULL) < until)
+            fr_coll_queue_progress_untended(1);
+        CHECK(atomic_load(&queued.tasks[rank].over), "the thread leaves what no call looks at");
+    }
+    check(&queued.op);
+}
+
 static void run_queues(void)
 {
     struct pair pairs[2];
@@ -631,6 +661,7 @@ static void run_queues(void)
     open_pair(&pairs[0]);
     open_pair(&pairs[1]);
     test_holds(&pairs[0].teams[0]);
+    test_tended(&pairs[0]);
     for (unsigned threads = 0; threads <= 3; threads++)
         run_queued(pairs, threads);
     static struct queued before;

@@ -21,12 +21,20 @@ struct fr_coll_queued {
     struct fr_coll_queued *next;
 };
 
-// Adds a task, which the caller has just begun.
+// Adds a task, which the caller has just begun. Calls fr_coll_queue_leave before it returns to the
+// program.
 void fr_coll_queue_add(struct fr_coll_queued *queued);
+
+// Leaves tasks that have been added to the thread, which is woken or started for them.
+void fr_coll_queue_leave(void);
 
 // Goes on with tasks of all queues that no other thread goes on with. Never waits for other ranks.
 // Cheap when there are none.
 void fr_coll_queue_progress(void);
+
+// Goes on so with tasks that no call has gone on with for `quiet_ns`, as found in these looks.
+// Calls that wait for their tasks do so at every moment. Made by the thread alone.
+void fr_coll_queue_progress_untended(int64_t quiet_ns);
 
 // Goes on with the queued tasks of one team. The caller holds the queue.
 void fr_coll_queue_progress_held(struct fr_coll_team *team);
