@@ -91,6 +91,7 @@ struct fr_coll_team {
     // on all ranks, and those under way that a call waits for, with calls that begin some.
     uint64_t nonblocking_begun;
     _Atomic unsigned nonblocking_awaited;
+    _Atomic unsigned nonblocking_spins; // looks of a call that waits before it yields the core
 };
 
 // Says whether and when a call may wait for all other ranks.

@@ -97,9 +97,12 @@ static enum fr_status open_segment(struct fr_coll_team *team, struct fr_coll_tea
     if (team->rank != 0)
         own = clone ? open_part(clone, index) : FR_ERR_NO_MEMORY;
     status = tell_all(team, call, own);
-    if (status == FR_OK && !fr_coll_segment_seal(clone->segment))
+    if (status != FR_OK)
+        return status;
+    if (!fr_coll_segment_seal(clone->segment))
         clone->broken = true; // all have opened it, so that should not fail
-    return status;
+    atomic_store(&clone->nonblocking_spins, fr_coll_segment_pace(clone->segment).spins);
+    return FR_OK;
 }
 
 static uint64_t pass_words(uint64_t words, void *cookie)

@@ -85,6 +85,8 @@ static bool end_opening(struct fr_coll_team *team, bool has_segment)
         team->segment = NULL;
     } else if (!fr_coll_segment_seal(team->segment)) { // all have opened it, so it should not fail
         team->broken = true;
+    } else {
+        atomic_store(&team->nonblocking_spins, fr_coll_segment_pace(team->segment).spins);
     }
     team->opened = true;
     return true;

@@ -15,13 +15,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Goes on with the task, and ends the operation when that is over. The queue's thread may have
-// ended it, and has left to tell the others why before it says so.
-static bool advance(struct fr_request_op *op)
+// Goes on with the task. Returns whether it is over, or there is something to tell the others.
+static bool is_due(struct fr_request_op *op)
 {
     struct fr_intercept_nonblocking *coll = op->schedule->own;
     if (!atomic_load(&coll->queued.over))
         fr_coll_queue_progress();
+    return atomic_load(&coll->queued.over) ||
+           atomic_load_explicit(&coll->team->notices, memory_order_relaxed) != 0;
+}
+
+// Ends the operation when its task is over. The queue's thread may have ended that, and has left to
+// tell the others why before it says so.
+static bool advance(struct fr_request_op *op)
+{
+    struct fr_intercept_nonblocking *coll = op->schedule->own;
+    if (!is_due(op))
+        return false;
     bool over = atomic_load(&coll->queued.over);
     fr_coll_team_send_notices(coll->team);
     if (!over)
@@ -130,6 +140,8 @@ static enum fr_status attach(struct fr_intercept_nonblocking *coll)
         return status;
     op->schedule->own = coll;
     op->schedule->awaited = &coll->team->nonblocking_awaited;
+    op->schedule->spins = &coll->team->nonblocking_spins;
+    op->schedule->is_due = is_due;
     op->schedule->advance = advance;
     op->schedule->release = release;
     return op->persistent && coll->kind->reads_args

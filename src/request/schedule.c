@@ -201,6 +201,7 @@ bool fr_request_schedule_step(struct fr_request_op *op)
     struct fr_request_schedule *schedule = op->schedule;
     if (schedule->count && !test_parts(schedule))
         return false;
+    schedule->count = 0; // those that are over are not tested again
     if (schedule->advance && !schedule->advance(op))
         return false;
     if (schedule->generalized)
@@ -213,6 +214,8 @@ bool fr_request_schedule_poll(struct fr_request_op *op)
     struct fr_request_schedule *schedule = op->schedule;
     if (schedule->complete || (op->persistent && !op->active))
         return true;
+    if (schedule->is_due && !schedule->is_due(op))
+        return false;
     if (schedule->advance)
         return fr_request_advance(op);
     schedule->complete = fr_request_schedule_step(op);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Receives that have come though nobody is completing them, and when a call that waits begins them.
-// The functions that find and receive a message are simulated.
+// Calls that wait for a schedule, and when they look at others. The functions that find and receive
+// a message are simulated.
 #include "config.h"
 
 #include "check.h"
@@ -26,12 +27,13 @@ static struct fr_staging_view views[MOST];
 static struct fr_request_arrival arrivals[MOST];
 static bool come[MOST];
 static uint64_t each_bytes;
-static unsigned begun, landed_by_waiting;
+static unsigned begun, landed_by_waiting, polls_left, looks_at_others;
 
 // ---- simulated
 
 struct fr_abi_personality fr_abi_mpi = {.handle_bytes = 8, .family = "test"};
 _Atomic size_t fr_request_flying, fr_request_freed_count;
+_Atomic size_t fr_request_active_count, fr_request_posted_count;
 bool fr_request_alone = true;
 _Atomic bool fr_request_has_handler;
 
@@ -201,11 +203,12 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *delivered, void *
 bool fr_request_schedule_poll(struct fr_request_op *op)
 {
     (void)op;
-    return true;
+    return polls_left == 0 || --polls_left == 0;
 }
 
 void fr_request_progress(void)
 {
+    looks_at_others++;
 }
 
 void fr_job_progress(void)
@@ -338,11 +341,37 @@ static void test_waits(void)
     fr_request_alone = true;
 }
 
+// Returns how often a call that waits for a schedule looks at others. `spins` is what its ranks
+// have, `active` how many operations are under way.
+static unsigned wait_for_schedule(unsigned spins, size_t active, size_t posted)
+{
+    const _Atomic unsigned kept = spins;
+    struct fr_request_schedule schedule = {.spins = &kept};
+    struct fr_request_op op = {.schedule = &schedule};
+    fr_request_active_count = active;
+    fr_request_posted_count = posted;
+    polls_left = 4 * FR_WAIT_POLLS;
+    looks_at_others = 0;
+    fr_request_wait_over(&op, 1);
+    return looks_at_others;
+}
+
+static void test_schedules(void)
+{
+    const unsigned looks = wait_for_schedule(0, 1, 0);
+    CHECK(looks == 3, "%u", looks);
+    CHECK(wait_for_schedule(8 * FR_WAIT_POLLS, 1, 0) == 0, "it looks at others too soon");
+    CHECK(wait_for_schedule(4 * FR_WAIT_POLLS, 1, 0) == 1);
+    CHECK(wait_for_schedule(8 * FR_WAIT_POLLS, 2, 0) == looks, "others are under way");
+    CHECK(wait_for_schedule(8 * FR_WAIT_POLLS, 1, 1) == looks, "a receive is under way");
+}
+
 int main(void)
 {
     fr_abi_rows_fill();
     test_short();
     test_long();
     test_waits();
+    test_schedules();
     return check_result();
 }

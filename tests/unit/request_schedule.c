@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The start of a schedule. Another thread may complete it as soon as it is among those that go on
-// in all calls. One whose request MPI does not start is over, with an error.
+// The start of a schedule, and looks at it. Another thread may complete it as soon as it is among
+// those that go on in all calls. One whose request MPI does not start is over, with an error.
 #include "config.h"
 
 #include "fabrail/job.h"
@@ -18,12 +18,14 @@ enum { SUCCESS = 0, FAILURE = 16, OTHER = 17 };
 struct fr_abi_personality fr_abi_mpi = {.handle_bytes = 8, .SUCCESS = SUCCESS, .ERR_OTHER = OTHER};
 struct fr_abi_handles fr_abi_named_types[2];
 
-static int begun, started, raised, answer;
+static int begun, started, raised, answer, tests, advances;
+static bool parts_are_over, is_over;
 
 int fr_abi_call(enum fr_fn fn, const fr_word *args)
 {
+    tests += fn == FR_FN_MPI_Testall;
     if (fn == FR_FN_MPI_Testall || fn == FR_FN_MPI_Request_get_status)
-        *(int *)args[fn == FR_FN_MPI_Testall ? 2 : 1] = 0;
+        *(int *)args[fn == FR_FN_MPI_Testall ? 2 : 1] = parts_are_over;
     else
         CHECK(fn == FR_FN_MPI_Start);
     return answer;
@@ -37,7 +39,7 @@ void fr_request_advance_begin(struct fr_request_op *op)
 
 bool fr_request_advance(struct fr_request_op *op)
 {
-    return op->schedule->complete;
+    return op->schedule->complete || fr_request_schedule_step(op);
 }
 
 int fr_request_raise(char kind, fr_word object, int code)
@@ -58,7 +60,14 @@ static int start(struct fr_request_op *op)
 static bool advance(struct fr_request_op *op)
 {
     (void)op;
-    return false;
+    advances++;
+    return is_over;
+}
+
+static bool is_due(struct fr_request_op *op)
+{
+    (void)op;
+    return is_over;
 }
 
 static void test(bool persistent, int code, int starts)
@@ -73,6 +82,28 @@ static void test(bool persistent, int code, int starts)
     CHECK(started == starts && begun == starts && raised == code, "%d %d %d", started, begun,
           raised);
     CHECK(fr_request_schedule_poll(&op) && op.schedule->error == code);
+    free(op.schedule);
+}
+
+// MPI is asked about parts until they are complete, in looks that find the rest to be over.
+static void test_looks(void)
+{
+    struct fr_request_op op = {.persistent = true, .active = true};
+    answer = SUCCESS;
+    tests = advances = 0;
+    CHECK(fr_request_schedule_make(&op, 1, start) == FR_OK);
+    op.schedule->advance = advance;
+    op.schedule->is_due = is_due;
+    CHECK(fr_request_schedule_start(&op) == SUCCESS);
+    op.schedule->complete = false;
+    CHECK(!fr_request_schedule_poll(&op) && tests == 0 && advances == 0);
+    CHECK(!fr_request_schedule_step(&op) && tests == 1 && advances == 0);
+    parts_are_over = true;
+    CHECK(!fr_request_schedule_step(&op) && tests == 2 && advances == 1);
+    CHECK(!fr_request_schedule_step(&op) && tests == 2 && advances == 2);
+    is_over = true;
+    CHECK(fr_request_schedule_poll(&op) && tests == 2 && advances == 3);
+    parts_are_over = is_over = false;
     free(op.schedule);
 }
 
@@ -177,6 +208,7 @@ int main(void)
     test(false, SUCCESS, 1);
     test(true, SUCCESS, 1);
     test(true, FAILURE, 0);
+    test_looks();
     test_alone();
     return check_result();
 }

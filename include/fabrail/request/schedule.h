@@ -20,6 +20,9 @@ struct fr_request_schedule {
     // over, for which it may have set `error`; false when there is nothing to do for now, or when
     // it has added parts. NULL: the operation is over with its parts.
     bool (*advance)(struct fr_request_op *op);
+    // Goes on as that does, in a look of a call that waits, and returns whether `advance` has more
+    // to do. NULL: it may have.
+    bool (*is_due)(struct fr_request_op *op);
     // Another thread goes on with it as well, and no data of the device depend on it. So calls
     // about other things need not be looked at for its sake. Written by `start`.
     bool is_quiet;
@@ -31,8 +34,9 @@ struct fr_request_schedule {
     // process itself. NULL without one.
     _Alignas(8) char receive[8];
     _Atomic bool complete;
-    _Atomic bool is_awaited;   // a call waits for it
-    _Atomic unsigned *awaited; // counts the schedules for which one waits, or NULL
+    _Atomic bool is_awaited;       // a call waits for it
+    _Atomic unsigned *awaited;     // counts the schedules for which one waits, or NULL
+    const _Atomic unsigned *spins; // such looks before the first that yields the core; NULL: none
     bool is_in_hand; // a thread goes on with it; guarded by the lock of advance.c, as the next one
     struct fr_request_op *next; // among those that go on in all calls
     int error;                  // MPI code of the first part that failed
