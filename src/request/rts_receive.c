@@ -338,12 +338,12 @@ struct arrivals;
 struct fr_request_arrival {
     struct arrivals *group;
     struct fr_rndv_recv *recv; // of the group
-    struct fr_rndv_incoming incoming;
-    struct fr_staging_view nowhere;
-    struct doubt doubt;
+    size_t arrived;            // fragments that had come at the last look
+    bool is_short; // when it began: a sender that was asked for another scheme may change that
     bool ends_doubt;
-    bool is_short;  // when it began: a sender that was asked for another scheme may change that
-    size_t arrived; // fragments that had come at the last look
+    struct doubt doubt;
+    struct fr_rndv_incoming incoming;
+    struct fr_staging_view nowhere; // rarely used
 };
 
 // Messages that were begun together. Their receives lie behind `each`.
@@ -375,7 +375,7 @@ static void begin_arrival(struct fr_request_op *op, struct fr_request_arrival *a
                           const struct fr_rndv_incoming *incoming,
                           const struct fr_rndv_recv *before)
 {
-    arrival->incoming = *incoming;
+    fr_rndv_incoming_copy(&arrival->incoming, incoming);
     arrival->arrived = 0;
     *arrival->recv = recv_of(op, &arrival->incoming, &arrival->nowhere);
     arrival->recv->before = before;

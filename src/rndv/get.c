@@ -465,11 +465,11 @@ static enum fr_status spread(struct fr_rndv_recv *recv)
     struct fr_staging_view *view = recv->view;
     if (pull->direct || pull->fused)
         return FR_OK;
-    if (pull->bounce.address != NULL && fr_staging_is_packed(view))
+    if (pull->has_bounce && fr_staging_is_packed(view))
         memcpy((void *)fr_staging_given_room(view), pull->bounce.address, pull->bytes);
-    else if (pull->bounce.address != NULL)
+    else if (pull->has_bounce)
         fr_staging_copy_on_host(view, pull->bounce.address, pull->bytes, false);
-    struct fr_staging_view *from = pull->packed.lease.address != NULL ? &pull->packed : view;
+    struct fr_staging_view *from = pull->has_packed ? &pull->packed : view;
     if (!fr_staging_is_staged(from))
         return FR_OK;
     fr_device_batch_begin(&batch);

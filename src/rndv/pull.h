@@ -11,33 +11,35 @@ struct fr_rndv_flight;
 
 // A pull that is under way.
 struct fr_rndv_pull {
-    size_t bytes; // bytes that there is room for
+    // Most pulls use no more than what comes before `bounce`. A new pull has zeros there.
+    struct fr_rndv_pull *next; // in the pool
+    size_t bytes;              // bytes that there is room for
     size_t done;
     struct fr_rndv_flight *flight; // work of the device that moves the next `flying` bytes, or NULL
     size_t flying;
-    struct fr_ipc_mapping mapping;
-    struct fr_ipc_mapping table_mapping;
     uintptr_t table; // of the sender's layout, as the pulling device sees it; 0: there is none
     uintptr_t target;
-    bool native;                        // the pulling device is that of the target
-    bool direct;                        // the target is where the program wants the bytes
-    bool in_reach;                      // the pulling device can write the target as it is
-    bool fused;                         // a kernel copies from one layout to the other
-    bool unfused;                       // such a kernel could not be launched
-    bool unpacked;                      // a kernel that packs bytes with gaps could not be
-    bool by_copies;                     // copies of the driver pack them
-    bool has_gaps;                      // the sender's layout has
-    bool alike;                         // the receiver's layout is the same
-    bool outcome_sent;                  // the sender knows the outcome
-    bool alone;                         // a flight with others has failed
-    bool ahead;                         // a kernel has waited for the sender's, and not in vain
-    struct fr_staging_lease bounce;     // packed host memory
-    struct fr_rndv_pull *next;          // in the pool
+    bool native;       // the pulling device is that of the target
+    bool direct;       // the target is where the program wants the bytes
+    bool in_reach;     // the pulling device can write the target as it is
+    bool fused;        // a kernel copies from one layout to the other
+    bool unfused;      // such a kernel could not be launched
+    bool unpacked;     // a kernel that packs bytes with gaps could not be
+    bool by_copies;    // copies of the driver pack them
+    bool has_gaps;     // the sender's layout has
+    bool alike;        // the receiver's layout is the same
+    bool outcome_sent; // the sender knows the outcome
+    bool alone;        // a flight with others has failed
+    bool ahead;        // a kernel has waited for the sender's, and not in vain
+    bool has_bounce, has_table_mapping, has_packed; // what is called so is in use
+    struct fr_ipc_mapping mapping;
+    struct fr_pack_gate gate; // of the sender's kernel, where the pulling device sees it; `count`
+                              // is 0 where there is none, or none any more
+    struct fr_staging_lease bounce; // packed host memory
+    struct fr_ipc_mapping table_mapping;
     struct fr_staging_view packed;      // a copy of the view with packed device memory of its own
     struct fr_staging_view_block block; // the only block of `packed`
     struct fr_pack_shape far;           // the sender's layout, if it has gaps
-    struct fr_pack_gate gate; // of the sender's kernel, where the pulling device sees it; `count`
-                              // is 0 where there is none, or none any more
 };
 
 static inline struct fr_rndv_pull *fr_rndv_pull_of(const struct fr_rndv_recv *recv)

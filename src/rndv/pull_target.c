@@ -35,8 +35,7 @@ static struct fr_rndv_pull *take_pull(void)
     pull = pull != NULL ? pull : malloc(sizeof(*pull));
     if (pull == NULL)
         return NULL;
-    memset(pull, 0, offsetof(struct fr_rndv_pull, packed));
-    pull->packed.lease.address = NULL;
+    memset(pull, 0, offsetof(struct fr_rndv_pull, bounce));
     return pull;
 }
 
@@ -67,10 +66,18 @@ static bool borrow_packed(struct fr_rndv_pull *pull, const struct fr_staging_vie
     pull->packed.nudge = 0;
     pull->block = view->blocks[0];
     pull->packed.blocks = &pull->block;
-    if (fr_staging_view_open(&pull->packed) == FR_OK)
-        return true;
-    pull->packed.lease = (struct fr_staging_lease){.address = NULL};
-    return false;
+    pull->has_packed = fr_staging_view_open(&pull->packed) == FR_OK;
+    return pull->has_packed;
+}
+
+static enum fr_status borrow_bounce(struct fr_rndv_pull *pull)
+{
+    if (pull->has_bounce)
+        return FR_OK;
+    pull->bounce.address = NULL;
+    enum fr_status status = fr_staging_borrow(pull->bytes, &pull->bounce);
+    pull->has_bounce = status == FR_OK;
+    return status;
 }
 
 // Returns whether kernels can read all that the sender offers.
@@ -84,8 +91,7 @@ static enum fr_status choose_bounce(struct fr_rndv_pull *pull, const struct fr_s
 {
     if (is_on_device(view) && !fr_staging_is_staged(view))
         return FR_ERR_UNSUPPORTED;
-    enum fr_status status =
-        pull->bounce.address == NULL ? fr_staging_borrow(pull->bytes, &pull->bounce) : FR_OK;
+    enum fr_status status = borrow_bounce(pull);
     pull->by_copies = pull->unpacked || !is_readable(pull) ||
                       !fr_device_reaches_host(pull->bounce.address) ||
                       !fr_device_has_kernels(&pull->mapping.user, FR_IMAGE_PACK);
@@ -111,7 +117,7 @@ static enum fr_status choose_plain(struct fr_rndv_pull *pull, struct fr_staging_
         pull->target = fr_staging_given_room(view);
         return FR_OK;
     }
-    enum fr_status status = fr_staging_borrow(pull->bytes, &pull->bounce);
+    enum fr_status status = borrow_bounce(pull);
     pull->target = (uintptr_t)pull->bounce.address;
     return status;
 }
@@ -152,6 +158,7 @@ static enum fr_status map_table(struct fr_rndv_pull *pull, const struct fr_rndv_
     const struct fr_rndv_table *table = &incoming->slot->extra.table;
     enum fr_status status =
         fr_ipc_pin_beyond(&table->handle, &pull->mapping.user, &pull->table_mapping);
+    pull->has_table_mapping = status == FR_OK;
     if (status == FR_OK && pull->table_mapping.user.device != pull->mapping.user.device)
         status = FR_ERR_UNSUPPORTED;
     if (status == FR_OK)
@@ -165,9 +172,8 @@ static enum fr_status choose_apart(struct fr_rndv_pull *pull, struct fr_staging_
     if (pull->has_gaps)
         return choose_bounce(pull, view);
     enum fr_status status = choose_plain(pull, view);
-    pull->native =
-        is_same_device(pull, view) &&
-        (pull->direct ? fr_device_owns(&view->range) : pull->packed.lease.address != NULL);
+    pull->native = is_same_device(pull, view) &&
+                   (pull->direct ? fr_device_owns(&view->range) : pull->has_packed);
     pull->in_reach = pull->native || (status == FR_OK && is_target_in_reach(pull));
     return status;
 }
@@ -179,7 +185,7 @@ enum fr_status fr_rndv_pull_choose_target(struct fr_rndv_pull *pull,
     bool gaps = pull->has_gaps || !view->blocks[0].layout->contiguous;
     bool may_fuse = gaps && !pull->unfused && is_same_device(pull, view) && fr_staging_fuses(view);
     pull->alike = may_fuse && are_alike(recv);
-    if (!pull->alike && pull->far.blocks > 0 && pull->table == 0) {
+    if (pull->has_gaps && !pull->alike && pull->far.blocks > 0 && pull->table == 0) {
         enum fr_status status = map_table(pull, recv->incoming);
         if (status != FR_OK)
             return status;
@@ -230,7 +236,6 @@ static enum fr_status map(struct fr_rndv_pull *pull, const struct fr_rndv_recv *
 static void find_gate(struct fr_rndv_pull *pull, const struct fr_rndv_incoming *incoming)
 {
     enum { SPIN_NS = 100000 }; // several times what a kernel takes that has been launched already
-    pull->gate.count = 0;
     if (incoming->slot == NULL || !fr_rndv_scheme_has(incoming->location.scheme, FR_RNDV_GATED))
         return;
     const struct fr_rndv_gate gate = incoming->slot->extra.gate;
@@ -251,10 +256,12 @@ static void find_gate(struct fr_rndv_pull *pull, const struct fr_rndv_incoming *
 static void release(struct fr_rndv_pull *pull)
 {
     fr_ipc_unpin(&pull->mapping);
-    fr_ipc_unpin(&pull->table_mapping);
-    if (pull->packed.lease.address != NULL)
+    if (pull->has_table_mapping)
+        fr_ipc_unpin(&pull->table_mapping);
+    if (pull->has_packed)
         fr_staging_view_close(&pull->packed);
-    fr_staging_return(&pull->bounce);
+    if (pull->has_bounce)
+        fr_staging_return(&pull->bounce);
     give_pull(pull);
 }
 
@@ -268,7 +275,6 @@ enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)
     pull->bytes = recv->incoming->bytes < room ? (size_t)recv->incoming->bytes : room;
     const struct fr_rndv_location *location = &recv->incoming->location;
     pull->has_gaps = location->strides.unit > 0;
-    pull->far.blocks = 0;
     if (pull->has_gaps && recv->incoming->slot == NULL) { // the table would be in the ledger alone
         give_pull(pull);
         return FR_ERR_UNSUPPORTED;

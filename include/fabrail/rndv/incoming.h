@@ -39,9 +39,9 @@ struct fr_rndv_incoming {
     int from;                  // rank in MPI_COMM_WORLD
     uint64_t bytes;
     unsigned index; // in the sender's ledger
-    struct fr_rndv_location
-        location;   // the scheme as the RTS says; all of it once the receiver has begun
     uint64_t ready; // bytes that are there; valid once the receiver has begun
+    struct fr_rndv_location
+        location; // the scheme as the RTS says; all of it once the receiver has begun
 };
 
 // The first bytes of every RTS of the job. Written in MPI_Init.
@@ -60,6 +60,18 @@ static inline bool fr_rndv_begins_rts(const void *data)
 // `incoming`; of `location` it sets the scheme alone, and it leaves `ready`.
 bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
                            struct fr_rndv_incoming *incoming);
+
+// Copies what fr_rndv_incoming_read has filled, which is a quarter of it.
+static inline void fr_rndv_incoming_copy(struct fr_rndv_incoming *to,
+                                         const struct fr_rndv_incoming *incoming)
+{
+    to->slot = incoming->slot;
+    to->number = incoming->number;
+    to->from = incoming->from;
+    to->bytes = incoming->bytes;
+    to->index = incoming->index;
+    to->location.scheme = incoming->location.scheme;
+}
 
 // Returns whether `data` are the RTS from which `incoming` was read.
 bool fr_rndv_incoming_is_of(const unsigned char data[FR_RNDV_RTS_BYTES],
