@@ -44,7 +44,7 @@ struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args)
 {
     struct fr_request_op *op = pool_take();
     if (!op) {
-        op = malloc(sizeof(*op));
+        op = aligned_alloc(_Alignof(struct fr_request_op), sizeof(*op));
         if (!op) {
             fr_error("out of memory for an operation of %zu bytes", sizeof(*op));
             return NULL;
@@ -53,7 +53,7 @@ struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args)
         op->arrays = NULL;
         op->block_capacity = op->arrays_capacity = 0;
     }
-    memset(op, 0, offsetof(struct fr_request_op, blocks));
+    memset(op, 0, offsetof(struct fr_request_op, views));
     op->fn = op->counted_as = fn;
     memcpy(op->args, args, fr_abi_rows[fn].arg_count * sizeof(fr_word));
     return op;

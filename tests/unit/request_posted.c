@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     MANY = 3000, // more than there are entries
@@ -110,7 +111,8 @@ bool fr_rndv_incoming_take_known(const struct fr_rndv_incoming *incoming)
 
 struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args)
 {
-    struct fr_request_op *op = calloc(1, sizeof(*op));
+    struct fr_request_op *op = aligned_alloc(_Alignof(struct fr_request_op), sizeof(*op));
+    memset(op, 0, sizeof(*op));
     op->fn = fn;
     op->args[0] = args[0];
     return op;

@@ -11,7 +11,8 @@ struct fr_rndv_send;
 
 enum {
     FR_MAX_VIEWS = 3,
-    FR_STATUS_BYTES = 64 // the largest status of all families has 32
+    FR_STATUS_BYTES = 64, // the largest status of all families has 32
+    FR_OP_LINE_BYTES = 64 // of a cache
 };
 
 // State of data that several threads may copy back to the application. They are a partition of a
@@ -24,7 +25,6 @@ enum { FR_COPY_AWAITED, FR_COPY_BEGUN, FR_COPY_DONE };
 struct fr_request_op {
     enum fr_fn fn;
     fr_word args[FR_MAX_ARGS]; // the application's, later what the real MPI is given
-    unsigned view_count;
     size_t block_count;
     size_t arrays_used;
     // 'c', 'w', 'f': whose error handler hears of errors; 0: that of errors without an object; 'r':
@@ -35,18 +35,42 @@ struct fr_request_op {
     unsigned comm_label;   // as fr_report_call_label returns it, in the call that made this
     fr_word element_type;  // a datatype that was made for the call; 0: none
     uint64_t comm_name;    // of the communicator that a COMM_MAKE call makes
-
-    bool persistent;
+    struct {
+        size_t count; // of partitions; 0 in other operations
+        size_t elements;
+        _Atomic unsigned char *arrived; // FR_COPY_* of each
+    } parts;
+    struct { // a collective on a communicator of this rank alone
+        // Makes its copies, each time that it is started; NULL in other operations.
+        enum fr_status (*copy)(const struct fr_request_op *op);
+        unsigned char *slices; // what each block of a neighbourhood receives; NULL without
+    } self;
+    struct {
+        int target;      // rank
+        uint64_t number; // of an operation that a window completes, in the order of calls
+        // It has a request and fetches data. Either the request or the window completes it.
+        bool fetches;
+        _Atomic unsigned char fetched; // FR_COPY_*
+    } rma;
     bool replaces;   // its receive buffer is also what it sends
+    uint64_t looked; // number of the last look, if its request was freed
+
+    // Looks for messages pass over many operations. They read little more than the lines of the
+    // cache that begin here.
+    _Alignas(FR_OP_LINE_BYTES) UT_hash_handle hh;
+    _Alignas(FR_OP_LINE_BYTES) fr_word key; // request, window or file that the operation is tied to
+    struct fr_request_op *next;             // with the same key, or in a list
+    unsigned view_count;
+    enum fr_status failure; // of copies or of the receive, for the call that completes it
+    bool persistent;
     bool prefix_out; // only as much as the status counts is copied back
     bool copies;     // the delivery under way copies back to the application
+    bool counts;     // as active, in the side table
+    bool plain;      // a receive into memory that MPI was given, started once
+    bool expects;    // a receive into device memory, started once
     // Threads that look for messages read these, too.
     _Atomic bool active;    // started and not yet completed
     _Atomic bool delivered; // copied back or taken before the request was completed
-    enum fr_status failure; // of copies or of the receive, for the call that completes it
-
-    // Looks for messages pass over many operations, and read little more than what stands together
-    // here.
     struct {
         bool held;  // claimed by a call that completes requests or looks for messages
         bool early; // to receive early, which does not take long
@@ -68,42 +92,17 @@ struct fr_request_op {
         enum { FR_CUT_NOT, FR_CUT_SOUGHT, FR_CUT_OVER } cut;
         const char *staged_because; // reason for the report, if it is counted when complete
     } receive;
-
     struct fr_rndv_send *send;            // a send by rendezvous that is not over; else NULL
     struct fr_request_arrival *arrival;   // its message that is being received; else NULL
     struct fr_request_schedule *schedule; // its parts, if it is not one call of MPI; else NULL
-    struct {
-        size_t count; // of partitions; 0 in other operations
-        size_t elements;
-        _Atomic unsigned char *arrived; // FR_COPY_* of each
-    } parts;
-    struct { // a collective on a communicator of this rank alone
-        // Makes its copies, each time that it is started; NULL in other operations.
-        enum fr_status (*copy)(const struct fr_request_op *op);
-        unsigned char *slices; // what each block of a neighbourhood receives; NULL without
-    } self;
-    struct {
-        int target;      // rank
-        uint64_t number; // of an operation that a window completes, in the order of calls
-        // It has a request and fetches data. Either the request or the window completes it.
-        bool fetches;
-        _Atomic unsigned char fetched; // FR_COPY_*
-    } rma;
-
-    fr_word key;                // request, window or file that the operation is tied to
-    bool counts;                // as active, in the side table
-    bool plain;                 // a receive into memory that MPI was given, started once
-    bool expects;               // a receive into device memory, started once
-    uint64_t looked;            // number of the last look, if its request was freed
-    struct fr_request_op *next; // with the same key, or in a list
-    UT_hash_handle hh;
 
     // The pool keeps what follows, and clears what stands above.
+    _Alignas(FR_OP_LINE_BYTES) struct fr_staging_view
+        views[FR_MAX_VIEWS];              // the first `view_count` hold something
     struct fr_staging_view_block *blocks; // of all views, in their order
     size_t block_capacity;
     unsigned char *arrays; // counts, displacements and datatypes that MPI reads until completion
     size_t arrays_capacity;
-    struct fr_staging_view views[FR_MAX_VIEWS]; // the first `view_count` hold something
 };
 
 // Takes an operation from the pool for a call; `args` is copied. Returns NULL when out of memory.

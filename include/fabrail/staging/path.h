@@ -31,10 +31,20 @@ enum fr_staging_shape {
 // A view: one buffer argument of one call, with its datatype and its range. Its blocks belong to
 // the operation that holds the view.
 struct fr_staging_view {
+    // What looks for messages read of each receive fits a line of the cache.
     uintptr_t base; // the program's pointer; offsets add to it with wrap-around
-    unsigned arg;   // position in the call's arguments
     struct fr_staging_view_block *blocks;
+    ptrdiff_t first; // offset of the first byte used
+    size_t out_bytes;
+    enum fr_policy_path path;
+    enum fr_staging_shape shape;
+    uintptr_t stage_base; // where MPI finds what the program has at base
+    struct fr_staging_lease lease;
+
+    size_t span;     // bytes from the first to the last byte used; 0 when there is no data
+    size_t in_bytes; // data copied in and out, of which out_bytes is the rest
     size_t block_count;
+    unsigned arg;  // position in the call's arguments
     bool realigns; // in the same shape, the first byte is aligned whatever the program's address
     bool same_shape_only; // a reduction: MPI, or a user's function, must see the true datatype
     // MPI_BOTTOM: the blocks' addresses need not lie together. Once the view is measured they do
@@ -42,20 +52,10 @@ struct fr_staging_view {
     bool absolute;
     bool as_bytes;    // MPI sees packed bytes, and any number of them can arrive
     bool expects_rts; // mostly an RTS arrives and no data, so address space suffices
-
-    ptrdiff_t first; // offset of the first byte used
-    size_t span;     // bytes from the first to the last byte used; 0 when there is no data
-    size_t in_bytes; // data copied in and out
-    size_t out_bytes;
+    bool mixed;       // absolute, and not all of it is device memory of the range's device
+    bool on_host;     // none of it is device memory, though its staging memory is
+    size_t nudge;     // bytes by which the data stand further back in the staging memory; see open
     struct fr_device_range range; // what the driver says of the memory
-    bool mixed;   // absolute, and not all of it is device memory of the range's device
-    bool on_host; // none of it is device memory, though its staging memory is
-    enum fr_policy_path path;
-
-    size_t nudge; // bytes by which the data stand further back in the staging memory; see open
-    enum fr_staging_shape shape;
-    struct fr_staging_lease lease;
-    uintptr_t stage_base; // where MPI finds what the program has at base
 };
 
 // Gets staging memory by the view's path, which is host, fabric or peer, and sets shape, lease,
