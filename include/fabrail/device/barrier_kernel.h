@@ -67,9 +67,10 @@ FR_MUST_CHECK enum fr_status fr_device_barrier_begin(const struct fr_device_rang
                                                      const struct fr_device_move *move,
                                                      struct fr_device_barrier *barrier);
 
-// Writes to *over whether the kernel has ended. With `waits` the call waits until it has. Then
-// *how gets FR_ROUND_* bits, and nothing is under way any more. A failure ends the round, too. With
-// FR_ROUND_UNDONE the caller begins the round again. Any thread may call it, one at a time.
+// Writes to *over whether the kernel has ended; with `waits` the call waits until it has. Once it
+// has ended, *how gets FR_ROUND_* bits, and nothing is under way any more. A failure ends the
+// round, too. With FR_ROUND_UNDONE the caller begins the round again. Any thread may call it, one
+// at a time.
 FR_MUST_CHECK enum fr_status fr_device_barrier_look(struct fr_device_barrier *barrier, bool waits,
                                                     bool *over, unsigned *how);
 
