@@ -120,10 +120,10 @@ enum fr_rma_server {
 enum fr_rma_server fr_rma_window_server(const struct fr_rma_window *window);
 
 // Number of windows whose ranks send each other messages, and of those FR_RMA_BY_CALLS.
-extern _Atomic unsigned fr_rma_far_count, fr_rma_by_calls_count;
-static inline bool fr_rma_far_any(void)
+extern _Atomic unsigned fr_rma_remote_count, fr_rma_by_calls_count;
+static inline bool fr_rma_remote_any(void)
 {
-    return atomic_load_explicit(&fr_rma_far_count, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&fr_rma_remote_count, memory_order_relaxed) != 0;
 }
 
 // Returns whether calls of MPI that wait have to make progress for a window.

@@ -177,7 +177,7 @@ static void look_after_others(const struct fr_intercept_entry *entry)
     static FR_TLS unsigned calls;
     if (!entry->polls || ++calls % CALLS_A_LOOK != 0)
         return;
-    if (fr_rndv_any_waiting() || fr_rma_far_any())
+    if (fr_rndv_any_waiting() || fr_rma_remote_any())
         fr_rndv_progress(NULL);
     if (fr_rndv_is_awaited())
         (void)fr_request_receive_early();
@@ -229,7 +229,7 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     fr_intercept_handler_frame = frame;
     fr_device_begin_call();
     fr_report_call_begin(fn, caller_of(registers, stack), args);
-    if (FR_UNLIKELY(awaited || fr_rma_far_any()))
+    if (FR_UNLIKELY(awaited || fr_rma_remote_any()))
         look_after_others(entry);
     if (FR_UNLIKELY(awaited))
         fr_request_advance_all();

@@ -232,7 +232,7 @@ static int query(enum fr_fn fn, struct fr_rma_window *window, fr_word win, const
 // has a test for the end of an exposure epoch alone. Returns false for other calls.
 static bool wait_in_real(enum fr_fn fn, const fr_word *args, int *result)
 {
-    if (fn != FR_FN_MPI_Win_wait || !fr_rma_far_any())
+    if (fn != FR_FN_MPI_Win_wait || !fr_rma_remote_any())
         return false;
     *result = fr_request_wait_for_epoch(args);
     return true;

@@ -3,7 +3,7 @@
 // addresses, which differ between processes.
 #include "config.h"
 
-#include "rma/far.h"
+#include "rma/remote_access.h"
 
 enum { NUMBER_OF_NONE = 1 << 16, REPLACES = FR_OPERATIONS };
 

@@ -3,8 +3,8 @@
 // others.
 #include "config.h"
 
-#include "rma/far.h"
 #include "rma/region.h"
+#include "rma/remote_access.h"
 
 #include "fabrail/ipc.h"
 #include "fabrail/rndv/progress.h"
@@ -70,8 +70,8 @@ enum fr_status fr_rma_lock(struct fr_rma_window *window, int target, bool exclus
         return FR_ERR_EPOCH;
     enum fr_status status = show_own(window, target);
     if (status == FR_OK)
-        status = part->is_far ? fr_rma_far_lock(window, target, exclusive)
-                              : fr_rma_words_lock(&window->words, target, exclusive);
+        status = part->is_remote ? fr_rma_remote_lock(window, target, exclusive)
+                                 : fr_rma_words_lock(&window->words, target, exclusive);
     if (status == FR_OK)
         part->locked = exclusive ? FR_RMA_EXCLUSIVE : FR_RMA_SHARED;
     return status;
@@ -82,8 +82,8 @@ static enum fr_status unlock(struct fr_rma_window *window, int target)
     struct fr_rma_part *part = &window->parts[target];
     bool exclusive = part->locked == FR_RMA_EXCLUSIVE, locked = part->locked != FR_RMA_UNLOCKED;
     part->locked = FR_RMA_UNLOCKED;
-    if (locked && part->is_far)
-        return fr_rma_far_notify(window, target, FR_RMA_UNLOCK, exclusive);
+    if (locked && part->is_remote)
+        return fr_rma_remote_notify(window, target, FR_RMA_UNLOCK, exclusive);
     if (locked)
         fr_rma_words_unlock(&window->words, target, exclusive);
     return FR_OK;
@@ -148,8 +148,8 @@ enum fr_status fr_rma_post(struct fr_rma_window *window, const int *ranks, size_
         part->posted = true;
         part->completes++;
         enum fr_status told = FR_OK;
-        if (part->is_far)
-            told = fr_rma_far_notify(window, ranks[i], FR_RMA_POST, 0);
+        if (part->is_remote)
+            told = fr_rma_remote_notify(window, ranks[i], FR_RMA_POST, 0);
         else
             fr_rma_words_post(&window->words, ranks[i]);
         status = status == FR_OK ? told : status;
@@ -186,8 +186,8 @@ enum fr_status fr_rma_complete(struct fr_rma_window *window)
     for (int rank = 0; rank < window->size; rank++) {
         struct fr_rma_part *part = &window->parts[rank];
         enum fr_status told = FR_OK;
-        if (part->started && part->is_far)
-            told = fr_rma_far_notify(window, rank, FR_RMA_COMPLETE, 0);
+        if (part->started && part->is_remote)
+            told = fr_rma_remote_notify(window, rank, FR_RMA_COMPLETE, 0);
         else if (part->started)
             fr_rma_words_complete(&window->words, rank);
         part->started = false;

@@ -5,9 +5,9 @@
 // messages.
 #include "config.h"
 
-#include "rma/far.h"
-#include "rma/far_request.h"
 #include "rma/fragment.h"
+#include "rma/remote_access.h"
+#include "rma/remote_request.h"
 #include "rma/window_transfer.h"
 
 #include "fabrail/rndv/progress.h"
@@ -107,7 +107,7 @@ static void end_part(struct fr_rma_large *large, enum fr_status status)
         large->status = status;
     if (--large->parts > 0)
         return;
-    fr_rma_far_complete(large->window, large->request, large->disarmed ? FR_OK : large->status);
+    fr_rma_remote_complete(large->window, large->request, large->disarmed ? FR_OK : large->status);
     fr_rma_large_free(large);
 }
 
@@ -156,7 +156,7 @@ void fr_rma_large_take_answer(struct fr_rma_large *large, const struct fr_rma_me
     if (large->sending)
         fr_rma_transfer_answered(large->sending, status);
     if (large->kind == FR_RMA_GET && status == FR_ERR_UNSUPPORTED && !large->disarmed) {
-        fr_rma_far_decline(large->window, large->request);
+        fr_rma_remote_decline(large->window, large->request);
         return;
     }
     if (status == FR_OK && large->tally && !large->disarmed)
@@ -168,7 +168,7 @@ enum fr_status fr_rma_large_redo(struct fr_rma_large *large)
 {
     add_messages(large->tally, fr_rma_bytes_of(&large->result.view));
     enum fr_status status =
-        fr_rma_far_move(large->window, large->rank, &large->there, &large->result.view, false);
+        fr_rma_remote_move(large->window, large->rank, &large->there, &large->result.view, false);
     fr_rma_large_free(large);
     return status;
 }
@@ -242,9 +242,10 @@ static enum fr_status request(const struct slicing *slicing, struct fr_rma_large
     enum fr_status status = FR_ERR_NO_MEMORY;
     if (message)
         large->request =
-            fr_rma_far_enter_large(slicing->call.window, slicing->call.access->target, large);
+            fr_rma_remote_enter_large(slicing->call.window, slicing->call.access->target, large);
     if (large->request)
-        status = fr_rma_far_send(slicing->call.window, large->request, message, slicing->call.kind);
+        status =
+            fr_rma_remote_send(slicing->call.window, large->request, message, slicing->call.kind);
     else
         fr_rma_message_free(message);
     if (sending)
@@ -316,20 +317,21 @@ static enum fr_status send_in_messages(const struct slicing *slicing)
     if (slicing->call.result)
         add_messages(slicing->received, bytes);
     if (!slicing->call.update)
-        return fr_rma_far_move(slicing->call.window, slicing->call.access->target, &slicing->there,
-                               sends ? &slicing->from.view : &slicing->to.view, sends);
+        return fr_rma_remote_move(slicing->call.window, slicing->call.access->target,
+                                  &slicing->there, sends ? &slicing->from.view : &slicing->to.view,
+                                  sends);
     struct fr_rma_update update = *slicing->call.update;
     update.origin = sends ? &slicing->from.view : NULL;
     update.result = slicing->call.result ? &slicing->to.view : NULL;
-    return fr_rma_far_update(slicing->call.window, slicing->call.access->target, &slicing->there,
-                             &update);
+    return fr_rma_remote_update(slicing->call.window, slicing->call.access->target, &slicing->there,
+                                &update);
 }
 
 static enum fr_status move_slice(const struct slicing *slicing, bool fits)
 {
     enum fr_status status = FR_ERR_UNSUPPORTED;
     if (fits) {
-        status = fr_rma_far_await_turn(slicing->call.window, slicing->call.access->target);
+        status = fr_rma_remote_await_turn(slicing->call.window, slicing->call.access->target);
         if (status == FR_OK)
             status = begin(slicing);
     }
@@ -380,7 +382,7 @@ static enum fr_status run(const struct call *call)
     slicing->sent = new_tally(call->access, call->origin, true);
     slicing->received = new_tally(call->access, call->result, false);
     if (call->update)
-        fr_rma_far_describe(call->update, &slicing->head);
+        fr_rma_remote_describe(call->update, &slicing->head);
     if ((slicing->sent || !call->origin) && (slicing->received || !call->result)) {
         call->access->is_counted = true;
         status = move_all(slicing);
@@ -416,7 +418,7 @@ enum fr_status fr_rma_large_move(struct fr_rma_window *window, struct fr_rma_acc
                               .origin = puts ? own : NULL,
                               .result = puts ? NULL : own};
     return is_large(&call) ? run(&call)
-                           : fr_rma_far_move(window, access->target, target, own, puts);
+                           : fr_rma_remote_move(window, access->target, target, own, puts);
 }
 
 enum fr_status fr_rma_large_update(struct fr_rma_window *window, struct fr_rma_access *access,
@@ -432,5 +434,5 @@ enum fr_status fr_rma_large_update(struct fr_rma_window *window, struct fr_rma_a
                               .update = update};
     return is_large(&call) && !update->compare
                ? run(&call)
-               : fr_rma_far_update(window, access->target, target, update);
+               : fr_rma_remote_update(window, access->target, target, update);
 }

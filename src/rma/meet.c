@@ -3,7 +3,7 @@
 // further on. A rank leaves once all that it waits for has come, so that no message is left over.
 #include "config.h"
 
-#include "rma/far.h"
+#include "rma/remote_access.h"
 
 #include "fabrail/job.h"
 
@@ -151,7 +151,7 @@ void fr_rma_gate(fr_word comm, int size)
     uint64_t name = fr_job_comm_name(comm);
     int own = 0, *ranks = name != 0 ? malloc((size_t)size * sizeof(*ranks)) : NULL;
     struct fr_rma_window *window = NULL;
-    while (ranks && (window = fr_rma_far_after(window))) {
+    while (ranks && (window = fr_rma_remote_after(window))) {
         int count = list(window, comm, size, ranks, &own);
         if (count > 1)
             (void)!meet(window, name, ranks, count, own); // which logs a failure

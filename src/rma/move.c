@@ -3,8 +3,8 @@
 // layout to layout on the device, or over packed host memory where no device uses both sides.
 #include "config.h"
 
-#include "rma/far.h"
 #include "rma/region.h"
+#include "rma/remote_access.h"
 
 #include "fabrail/staging/own_copy.h"
 #include "fabrail/staging/packed.h"
@@ -287,6 +287,6 @@ enum fr_status fr_rma_flush(struct fr_rma_window *window)
     if (window->words.is_dynamic)
         fr_rma_regions_trim(window);
     fr_rma_leave(window);
-    enum fr_status far = window->is_far ? fr_rma_far_flush(window) : FR_OK;
-    return status == FR_OK ? far : status;
+    enum fr_status remote = window->is_remote ? fr_rma_remote_flush(window) : FR_OK;
+    return status == FR_OK ? remote : status;
 }

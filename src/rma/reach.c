@@ -60,7 +60,7 @@ static bool reach(struct fr_rma_window *window, int rank, const struct fr_rma_ad
         part->address = (uintptr_t)part->base;
         part->range = *own;
         part->mapping.direct = part->is_mapped = true;
-    } else if (!advert->on_device && !part->is_far)
+    } else if (!advert->on_device && !part->is_remote)
         part->is_mapped = reach_host(part, fr_job_process_of(window->world[rank]), is_own);
     return false;
 }

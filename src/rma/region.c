@@ -7,7 +7,7 @@
 
 #include "rma/region.h"
 
-#include "rma/far.h"
+#include "rma/remote_access.h"
 
 #include <stdlib.h>
 
@@ -65,7 +65,7 @@ static bool export(struct fr_rma_window *window, struct fr_rma_part *part)
                                                        (size_t)part->bytes, &part->handle) != FR_OK)
         return false;
     for (int rank = 0; rank < window->size && sent == FR_OK; rank++) {
-        if (!window->parts[rank].is_far)
+        if (!window->parts[rank].is_remote)
             sent = fr_ipc_send_descriptor(&part->handle, fr_job_process_of(window->world[rank]), 1,
                                           false);
     }
@@ -196,7 +196,7 @@ void fr_rma_regions_trim(struct fr_rma_window *window)
 {
     for (int rank = 0; rank < window->size; rank++) {
         struct fr_rma_part *part = &window->parts[rank];
-        if (part->is_far || rank == window->rank)
+        if (part->is_remote || rank == window->rank)
             continue;
         uint32_t version = fr_rma_words_version(&window->words, rank);
         if (version != part->version && drop(window, rank, false))
@@ -261,7 +261,7 @@ static enum fr_status find_own(struct fr_rma_window *window, uint64_t low, uint6
 {
     fr_core_lock(&lock);
     struct fr_rma_region *region = find_attached(window, low, high);
-    bool in_several = !region && window->is_far && find_attached(window, low, low + 1) &&
+    bool in_several = !region && window->is_remote && find_attached(window, low, low + 1) &&
                       find_attached(window, high - 1, high);
     fr_core_unlock(&lock);
     if (in_several)
@@ -278,7 +278,7 @@ enum fr_status fr_rma_region_find(struct fr_rma_window *window, int rank, uint64
     *part = &window->parts[rank];
     if (rank == window->rank)
         return find_own(window, low, high, part);
-    if ((*part)->is_far)
+    if ((*part)->is_remote)
         return FR_OK;
     fr_rma_enter(window);
     struct fr_rma_region *region = find_mapped(window, rank, low, high);

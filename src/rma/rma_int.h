@@ -22,7 +22,7 @@ struct fr_rma_part {
     bool started;             // by MPI_Win_start
     bool posted;              // this rank's memory, for that one
     bool is_mapped;           // its memory is reached from here
-    bool is_far;              // its words are not: it is on another host
+    bool is_remote;           // its words are not: it is on another host
     _Atomic unsigned pending; // requests to it that have no answer yet
     uint32_t starts;          // epochs that this rank has started there
     uint32_t version;         // of its shelf, that mappings of a dynamic window agree with
@@ -65,17 +65,17 @@ struct fr_rma_window {
     struct fr_rma_region *regions;  // of others, mapped here; one thread at a time uses them
 
     // For a window whose ranks send each other messages.
-    bool is_far;
+    bool is_remote;
     bool spans_hosts;
     enum fr_rma_server server;
-    struct fr_rma_window *next_far;
+    struct fr_rma_window *next_remote;
     _Atomic unsigned pending; // of all parts
     struct fr_rma_request
-        *requests; // that have no answer yet; these four by the lock of far_request.c
+        *requests; // that have no answer yet; these four by the lock of remote_request.c
     struct fr_rma_request *declined; // large gets that are to go in messages
     _Atomic unsigned declined_count;
     uint64_t last_request;
-    enum fr_status far_status;       // the first failure
+    enum fr_status remote_status;    // the first failure
     struct fr_rma_message *waiters;  // for this rank's lock; the thread that makes progress
     struct fr_rma_meeting *meetings; // by the lock of meet.c
 };
@@ -120,7 +120,7 @@ void fr_rma_describe(struct fr_rma_part *part);
 static inline struct fr_policy_access fr_rma_facts(const struct fr_rma_part *part, bool updates)
 {
     return (struct fr_policy_access){.mapped = part->is_mapped,
-                                     .one_host = !part->is_far,
+                                     .one_host = !part->is_remote,
                                      .updates = updates,
                                      .by_device = true};
 }

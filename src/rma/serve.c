@@ -4,58 +4,58 @@
 #include "config.h"
 
 #include "fabrail/rndv/progress.h"
-#include "rma/far.h"
+#include "rma/remote_access.h"
 #include "rma/target_memory.h"
 
 #include <string.h>
 
 static struct fr_lock lock = FR_LOCK_INIT;
 static struct fr_rma_window *windows FR_GUARDED_BY(lock); // that messages come for
-_Atomic unsigned fr_rma_far_count;
+_Atomic unsigned fr_rma_remote_count;
 _Atomic unsigned fr_rma_by_calls_count;
 
-void fr_rma_far_enter(struct fr_rma_window *window)
+void fr_rma_remote_enter(struct fr_rma_window *window)
 {
     fr_core_lock(&lock);
-    window->next_far = windows;
+    window->next_remote = windows;
     windows = window;
     fr_core_unlock(&lock);
-    window->is_far = true;
+    window->is_remote = true;
     fr_rndv_progress_add(FR_RNDV_WINDOWS, fr_rma_progress);
-    atomic_fetch_add(&fr_rma_far_count, 1);
+    atomic_fetch_add(&fr_rma_remote_count, 1);
     atomic_fetch_add(&fr_rma_by_calls_count, window->server == FR_RMA_BY_CALLS);
 }
 
-void fr_rma_far_leave(struct fr_rma_window *window)
+void fr_rma_remote_leave(struct fr_rma_window *window)
 {
-    if (!window->is_far)
+    if (!window->is_remote)
         return;
     fr_core_lock(&lock);
     struct fr_rma_window **at = &windows;
     while (*at != window)
-        at = &(*at)->next_far;
-    *at = window->next_far;
+        at = &(*at)->next_remote;
+    *at = window->next_remote;
     fr_core_unlock(&lock);
-    window->is_far = false;
-    atomic_fetch_sub(&fr_rma_far_count, 1);
+    window->is_remote = false;
+    atomic_fetch_sub(&fr_rma_remote_count, 1);
     atomic_fetch_sub(&fr_rma_by_calls_count, window->server == FR_RMA_BY_CALLS);
     fr_rma_progress_hold(); // no thread acts on its messages any more
     fr_rma_progress_release();
 }
 
-struct fr_rma_window *fr_rma_far_after(const struct fr_rma_window *window)
+struct fr_rma_window *fr_rma_remote_after(const struct fr_rma_window *window)
 {
     fr_core_lock(&lock);
-    struct fr_rma_window *next = window ? window->next_far : windows;
+    struct fr_rma_window *next = window ? window->next_remote : windows;
     fr_core_unlock(&lock);
     return next;
 }
 
 static struct fr_rma_window *find(uint64_t name)
 {
-    struct fr_rma_window *window = fr_rma_far_after(NULL);
+    struct fr_rma_window *window = fr_rma_remote_after(NULL);
     while (window && window->name != name)
-        window = fr_rma_far_after(window);
+        window = fr_rma_remote_after(window);
     return window;
 }
 
@@ -250,8 +250,8 @@ static void grant(struct fr_rma_window *window)
 
 void fr_rma_grant_locks(void)
 {
-    struct fr_rma_window *window = fr_rma_far_after(NULL);
-    for (; window; window = fr_rma_far_after(window))
+    struct fr_rma_window *window = fr_rma_remote_after(NULL);
+    for (; window; window = fr_rma_remote_after(window))
         grant(window);
 }
 
@@ -342,7 +342,7 @@ bool fr_rma_act(struct fr_rma_message *message)
     }
     if (head->kind != FR_RMA_ANSWER)
         return serve(window, message);
-    fr_rma_far_take_answer(window, message);
+    fr_rma_remote_take_answer(window, message);
     fr_rma_message_free(message);
     return true;
 }

@@ -5,7 +5,7 @@
 // there for their turn.
 #include "config.h"
 
-#include "rma/far.h"
+#include "rma/remote_access.h"
 #include "rma/target_memory.h"
 #include "rma/window_transfer.h"
 
@@ -28,7 +28,7 @@ static void end_put(void *owner, enum fr_status status, enum fr_policy_scheme sc
     if (status == FR_OK && putting->memory.lease.address)
         status = fr_rma_copy_runs(window, putting->message, putting->memory.lease, false);
     fr_rma_memory_close(&putting->memory);
-    if (window->is_far)
+    if (window->is_remote)
         fr_rma_answer(window, putting->message, NULL, status);
     else
         fr_rma_message_free(putting->message);

@@ -5,8 +5,8 @@
 
 #include "rma/target_memory.h"
 
-#include "rma/far.h"
 #include "rma/region.h"
+#include "rma/remote_access.h"
 
 #include <stdlib.h>
 #include <string.h>

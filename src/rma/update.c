@@ -4,7 +4,7 @@
 // copies in host memory are combined there, by the real MPI.
 #include "config.h"
 
-#include "rma/far.h"
+#include "rma/remote_access.h"
 
 #include "fabrail/staging/packed.h"
 
@@ -267,7 +267,7 @@ enum fr_status fr_rma_update(struct fr_rma_window *window, struct fr_rma_access 
         return fr_rma_large_update(window, access, &target, update);
     // An earlier one may have gone as a message, where not all of its memory is mapped.
     if (FR_UNLIKELY(atomic_load(&window->parts[access->target].pending) != 0)) {
-        status = fr_rma_far_flush_rank(window, access->target);
+        status = fr_rma_remote_flush_rank(window, access->target);
         if (status != FR_OK)
             return status;
     }

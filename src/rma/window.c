@@ -3,8 +3,8 @@
 #include "config.h"
 
 #include "rma/advert.h"
-#include "rma/far.h"
 #include "rma/region.h"
+#include "rma/remote_access.h"
 #include "rma/window_transfer.h"
 
 #include "fabrail/abi/hook.h"
@@ -77,20 +77,20 @@ static const struct fr_rma_advert *exchange(const struct fr_rma_offer *offer,
 static void unmap(struct fr_rma_part *part)
 {
     fr_ipc_unpin(&part->mapping);
-    if (part->is_far && part->mapping.pinned)
+    if (part->is_remote && part->mapping.pinned)
         fr_ipc_forget_buffer(&part->handle.owner, part->handle.buffer_id);
 }
 
 static void free_window(struct fr_rma_window *window)
 {
-    fr_rma_far_leave(window);
+    fr_rma_remote_leave(window);
     fr_rma_progress_hold();
     fr_rma_transfers_abandon(window);
     fr_rma_progress_release();
     fr_rma_progress(); // frees messages about it
     for (int rank = 0; window->parts && rank < window->size; rank++)
         unmap(&window->parts[rank]);
-    fr_rma_far_forget(window);
+    fr_rma_remote_forget(window);
     fr_rma_waiters_free(window);
     fr_rma_meetings_free(window);
     fr_rma_regions_free(window);
@@ -136,8 +136,8 @@ static void find_world(struct fr_rma_window *window, fr_word comm)
         int world = fr_job_rank_in(comm, rank, &id);
         window->world[rank] = world;
         window->rank_of_world[world] = rank;
-        window->parts[rank].is_far = rank != window->rank && !fr_job_control_is_here(world);
-        window->spans_hosts = window->spans_hosts || window->parts[rank].is_far;
+        window->parts[rank].is_remote = rank != window->rank && !fr_job_control_is_here(world);
+        window->spans_hosts = window->spans_hosts || window->parts[rank].is_remote;
     }
 }
 
@@ -145,7 +145,7 @@ static void find_world(struct fr_rma_window *window, fr_word comm)
 static int find_leader(const struct fr_rma_window *window)
 {
     int rank = 0;
-    while (window->parts[rank].is_far)
+    while (window->parts[rank].is_remote)
         rank++;
     return rank;
 }
@@ -174,7 +174,7 @@ static void export_memory(struct fr_rma_window *window, const struct fr_rma_offe
         return;
     enum fr_status sent = FR_OK; // an importer that has it gets none
     for (int rank = 0; rank < window->size && sent == FR_OK; rank++) {
-        if (!window->parts[rank].is_far)
+        if (!window->parts[rank].is_remote)
             sent = fr_ipc_send_descriptor(&own->handle, fr_job_process_of(window->world[rank]), 1,
                                           false);
     }
@@ -214,8 +214,8 @@ static enum obstacle attach(struct fr_rma_window *window, const struct fr_rma_ad
     window->words.secret = adverts[find_leader(window)].secret;
     if (!window->words.header && fr_rma_words_open(&window->words, false) != FR_OK)
         return NO_WORDS;
-    if (own->mute == NONE && !window->is_far)
-        fr_rma_far_enter(window);
+    if (own->mute == NONE && !window->is_remote)
+        fr_rma_remote_enter(window);
     enum obstacle found = fr_rma_reach_all(window, adverts, range) ? NONE : LACKS_DESCRIPTOR;
     own->needs_messages = !fr_rma_reaches_all(window);
     bool is_shared = window->flavor != 0 && window->flavor == fr_abi_mpi.WIN_FLAVOR_SHARED;
@@ -228,7 +228,7 @@ static void send_again(struct fr_rma_window *window, const struct fr_rma_advert 
                        const struct fr_rma_advert *adverts)
 {
     for (int rank = 0; rank < window->size && own->handle.bytes != 0; rank++) {
-        if (adverts[rank].obstacle == LACKS_DESCRIPTOR && !window->parts[rank].is_far &&
+        if (adverts[rank].obstacle == LACKS_DESCRIPTOR && !window->parts[rank].is_remote &&
             fr_ipc_needs_descriptor(&own->handle))
             (void)!fr_ipc_send_descriptor(&own->handle, fr_job_process_of(window->world[rank]), 1,
                                           true); // without it they send messages
@@ -249,7 +249,7 @@ judge_messages(struct fr_rma_window *window, const struct fr_rma_advert *adverts
         differ = differ || adverts[rank].by_calls != adverts[0].by_calls;
     }
     if (!needed)
-        fr_rma_far_leave(window);
+        fr_rma_remote_leave(window);
     *why = !needed ? NONE : mute->mute != NONE ? mute->mute : differ ? THREADS_DIFFER : NONE;
     return *why == NONE ? NULL : *why == THREADS_DIFFER ? threaded : mute;
 }
@@ -377,7 +377,7 @@ void *fr_rma_window_host_memory(struct fr_rma_window *window)
 
 bool fr_rma_window_has_messages(const struct fr_rma_window *window)
 {
-    return window->is_far;
+    return window->is_remote;
 }
 
 enum fr_rma_server fr_rma_window_server(const struct fr_rma_window *window)
@@ -415,7 +415,7 @@ enum fr_status fr_rma_window_close(struct fr_rma_window *window, enum fr_status 
     enum fr_status status = fr_rma_meet_all(window);
     struct fr_rma_wait wait =
         fr_rma_wait_begin(&window->words, "messages about a window to leave", -1);
-    while (status == FR_OK && window->is_far && fr_rma_messages_under_way())
+    while (status == FR_OK && window->is_remote && fr_rma_messages_under_way())
         status = fr_rma_wait_step(&wait);
     return status;
 }

@@ -2,7 +2,7 @@
 // Messages between the ranks of a window: how they travel, and who takes them.
 #include "config.h"
 
-#include "rma/far.h"
+#include "rma/remote_access.h"
 #include "rma/window_transfer.h"
 
 #include "fabrail/job.h"
@@ -226,7 +226,7 @@ static bool may_take(const struct inbox *inbox)
 static void take(struct inbox *inbox)
 {
     struct fr_rma_message *next;
-    while (fr_rma_far_any() && inbox->coming < AT_ONCE && may_take(inbox) &&
+    while (fr_rma_remote_any() && inbox->coming < AT_ONCE && may_take(inbox) &&
            (next = begin_next(inbox)))
         append(inbox, next);
     struct fr_rma_message **at = &inbox->first;
@@ -238,12 +238,13 @@ static void take(struct inbox *inbox)
 
 void fr_rma_progress(void)
 {
-    if ((!fr_rma_far_any() && !fr_rma_messages_under_way() && atomic_load(&received_count) == 0) ||
+    if ((!fr_rma_remote_any() && !fr_rma_messages_under_way() &&
+         atomic_load(&received_count) == 0) ||
         fr_job_control_stays_here || atomic_exchange_explicit(&busy, true, memory_order_acquire))
         return;
     if (fr_rma_messages_under_way())
         free_sent();
-    if (fr_rma_far_any() || atomic_load(&received_count) != 0) {
+    if (fr_rma_remote_any() || atomic_load(&received_count) != 0) {
         take(&answers);
         take(&requests);
         fr_rma_grant_locks();

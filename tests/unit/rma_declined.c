@@ -4,7 +4,7 @@
 #include "config.h"
 
 #include "check.h"
-#include "rma/far.h"
+#include "rma/remote_access.h"
 
 #include "fabrail/datatype.h"
 
@@ -47,7 +47,7 @@ static void answer(const struct fr_rma_message *request)
             memcpy(fr_rma_message_data(message) + runs[i].at + j * runs[i].step,
                    there + runs[i].offset + j * runs[i].stride, runs[i].bytes);
     }
-    fr_rma_far_take_answer(&window, message);
+    fr_rma_remote_take_answer(&window, message);
     fr_rma_message_free(message);
 }
 
@@ -158,19 +158,19 @@ int main(void)
     fr_abi_rows_fill();
 
     get(rows, plain);
-    CHECK(fr_rma_far_flush(&window) == FR_OK && small_count > 0, "done anew");
+    CHECK(fr_rma_remote_flush(&window) == FR_OK && small_count > 0, "done anew");
     CHECK(most_leases == 1, "%u at a time", most_leases);
     CHECK(has_come());
 
     get(rows, plain);
     answer_all();
-    CHECK(fr_rma_far_notify(&window, TARGET, FR_RMA_POST, 0) == FR_OK);
+    CHECK(fr_rma_remote_notify(&window, TARGET, FR_RMA_POST, 0) == FR_OK);
     silent = true;
-    CHECK(fr_rma_far_flush(&window) != FR_OK, "given up");
+    CHECK(fr_rma_remote_flush(&window) != FR_OK, "given up");
     free(own); // it is the program's again
     silent = false;
-    CHECK(fr_rma_far_flush(&window) == FR_OK && small_count == 0, "%u gets", small_count);
-    fr_rma_far_forget(&window);
+    CHECK(fr_rma_remote_flush(&window) == FR_OK && small_count == 0, "%u gets", small_count);
+    fr_rma_remote_forget(&window);
     fr_datatype_release(rows);
     fr_datatype_release(plain);
     free(there);

@@ -4,7 +4,7 @@
 #include "config.h"
 
 #include "check.h"
-#include "rma/far.h"
+#include "rma/remote_access.h"
 #include "rma/window_transfer.h"
 
 #include "fabrail/job.h"
@@ -245,11 +245,11 @@ static void check_landings(struct fr_rma_window *window)
     check_answer(FR_ERR_MPI);
     has_room = false;
     CHECK(!fr_rma_act(third) && landing_count == 3, "memory was not given back");
-    fr_rma_far_leave(window);
+    fr_rma_remote_leave(window);
     CHECK(!fr_rma_act(third), "its window is gone, its data may still come");
     land(2, 5, FR_ERR_CANCELLED);
     CHECK(fr_rma_act(third) && memory[0] == 7);
-    fr_rma_far_enter(window);
+    fr_rma_remote_enter(window);
 }
 
 // Has requests of two ranks whose data do not come, as many as they may have under way, and one of
@@ -275,12 +275,12 @@ static void check_inbox(struct fr_rma_window *window)
     CHECK(received_count == coming_count && fr_rma_messages_taken() == before + 1);
     CHECK(landing_count == landings_before + 4, "two of each rank: %u", landing_count);
     fr_rma_meetings_free(window);
-    fr_rma_far_leave(window);
+    fr_rma_remote_leave(window);
     for (unsigned i = landings_before; i < landing_count; i++)
         land(i, 0, FR_ERR_CANCELLED);
     fr_rma_progress();
     CHECK(fr_rma_messages_taken() == before + coming_count, "requests about no window are kept");
-    fr_rma_far_enter(window);
+    fr_rma_remote_enter(window);
     has_room = false;
 }
 
@@ -348,7 +348,7 @@ int main(void)
     parts[0].bytes = sizeof(memory);
     parts[0].range = (struct fr_device_range)FR_DEVICE_HOST;
     fr_abi_rows_fill();
-    fr_rma_far_enter(&window);
+    fr_rma_remote_enter(&window);
     check_data();
     check_locks(&window);
     check_landings(&window);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Accesses of an origin to targets that it reaches by messages alone. Data are cut into fragments,
-// each a request (src/rma/far_request.c). Bytes to send are copied within the call.
+// each a request (src/rma/remote_request.c). Bytes to send are copied within the call.
 #include "config.h"
 
-#include "rma/far.h"
-#include "rma/far_request.h"
 #include "rma/fragment.h"
+#include "rma/remote_access.h"
+#include "rma/remote_request.h"
 
 #include "fabrail/staging/packed.h"
 
@@ -68,7 +68,7 @@ static enum fr_status send_fragment(struct cut *cut)
 {
     const struct fr_rma_fragment *fragment = &cut->fragment;
     size_t bytes = fragment->last - fragment->first;
-    enum fr_status status = fr_rma_far_await_turn(cut->window, cut->rank);
+    enum fr_status status = fr_rma_remote_await_turn(cut->window, cut->rank);
     if (status != FR_OK)
         return status;
     struct fr_rma_message *message = fr_rma_message_new(
@@ -77,7 +77,7 @@ static enum fr_status send_fragment(struct cut *cut)
     struct fr_rma_request *request = NULL;
     status = message ? fill(cut, message) : FR_ERR_NO_MEMORY;
     if (status == FR_OK) {
-        request = fr_rma_far_enter_access(
+        request = fr_rma_remote_enter_access(
             cut->window, cut->rank, cut->to ? cut->to + fragment->first : 0, bytes, cut->to_range);
         status = request ? FR_OK : FR_ERR_NO_MEMORY;
     }
@@ -85,7 +85,7 @@ static enum fr_status send_fragment(struct cut *cut)
         fr_rma_message_free(message);
         return status;
     }
-    return fr_rma_far_send(cut->window, request, message, cut->kind);
+    return fr_rma_remote_send(cut->window, request, message, cut->kind);
 }
 
 static enum fr_status send_all(struct cut *cut)
@@ -131,7 +131,7 @@ static enum fr_status close_result(struct cut *cut, struct piece *piece, enum fr
 {
     if (!piece->packed.address)
         return status;
-    enum fr_status come = fr_rma_far_await_answers(cut->window, cut->rank);
+    enum fr_status come = fr_rma_remote_await_answers(cut->window, cut->rank);
     if (come != FR_OK)
         fr_staging_forsake(&piece->packed); // it may still be written to
     if (status == FR_OK)
@@ -163,9 +163,9 @@ static void free_cut(struct cut *cut)
     free(cut);
 }
 
-enum fr_status fr_rma_far_move(struct fr_rma_window *window, int rank,
-                               const struct fr_rma_target *target,
-                               const struct fr_staging_view *own, bool puts)
+enum fr_status fr_rma_remote_move(struct fr_rma_window *window, int rank,
+                                  const struct fr_rma_target *target,
+                                  const struct fr_staging_view *own, bool puts)
 {
     struct cut *cut = new_cut(window, rank, target, puts ? FR_RMA_PUT : FR_RMA_GET);
     struct piece piece;
@@ -185,7 +185,7 @@ enum fr_status fr_rma_far_move(struct fr_rma_window *window, int rank,
     return status;
 }
 
-void fr_rma_far_describe(const struct fr_rma_update *update, struct fr_rma_head *head)
+void fr_rma_remote_describe(const struct fr_rma_update *update, struct fr_rma_head *head)
 {
     bool combines = update->origin && !update->compare;
     head->extra = (update->origin ? FR_RMA_WITH_ORIGIN : 0) |
@@ -195,15 +195,15 @@ void fr_rma_far_describe(const struct fr_rma_update *update, struct fr_rma_head 
     head->element = fr_rma_element_index(combines ? update->element : 0);
 }
 
-enum fr_status fr_rma_far_update(struct fr_rma_window *window, int rank,
-                                 const struct fr_rma_target *target,
-                                 const struct fr_rma_update *update)
+enum fr_status fr_rma_remote_update(struct fr_rma_window *window, int rank,
+                                    const struct fr_rma_target *target,
+                                    const struct fr_rma_update *update)
 {
     struct cut *cut = new_cut(window, rank, target, FR_RMA_ACCUMULATE);
     struct piece origin = {.view = NULL}, compare = origin, result = origin;
     if (!cut)
         return FR_ERR_NO_MEMORY;
-    fr_rma_far_describe(update, &cut->head);
+    fr_rma_remote_describe(update, &cut->head);
     if (target->block.layout->unit_bytes <= LONGEST_ELEMENT)
         cut->unit = target->block.layout->unit_bytes; // no element is cut
     enum fr_status status = open_piece(update->origin, false, true, &origin);

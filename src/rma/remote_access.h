@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ranks of a window that an origin reaches by messages alone: on another host, so that words are
 // not shared, or with memory that is not mapped here.
-#ifndef FR_RMA_FAR_H
-#define FR_RMA_FAR_H
+#ifndef FR_RMA_REMOTE_ACCESS_H
+#define FR_RMA_REMOTE_ACCESS_H
 
 #include "rma/rma_int.h"
 #include "rma/window_message.h"
@@ -10,28 +10,28 @@
 // ---- windows whose ranks exchange messages
 
 // Enters a window among those for which messages come, and takes it away.
-void fr_rma_far_enter(struct fr_rma_window *window);
-void fr_rma_far_leave(struct fr_rma_window *window);
+void fr_rma_remote_enter(struct fr_rma_window *window);
+void fr_rma_remote_leave(struct fr_rma_window *window);
 
 // Returns the window after one, or the first of all; NULL for none.
-struct fr_rma_window *fr_rma_far_after(const struct fr_rma_window *window);
+struct fr_rma_window *fr_rma_remote_after(const struct fr_rma_window *window);
 
 // ---- origin
 
 // Begin what their names say at a target, by messages. Views are measured and have one block.
-FR_MUST_CHECK enum fr_status fr_rma_far_move(struct fr_rma_window *window, int rank,
-                                             const struct fr_rma_target *target,
-                                             const struct fr_staging_view *own, bool puts);
-FR_MUST_CHECK enum fr_status fr_rma_far_update(struct fr_rma_window *window, int rank,
-                                               const struct fr_rma_target *target,
-                                               const struct fr_rma_update *update);
+FR_MUST_CHECK enum fr_status fr_rma_remote_move(struct fr_rma_window *window, int rank,
+                                                const struct fr_rma_target *target,
+                                                const struct fr_staging_view *own, bool puts);
+FR_MUST_CHECK enum fr_status fr_rma_remote_update(struct fr_rma_window *window, int rank,
+                                                  const struct fr_rma_target *target,
+                                                  const struct fr_rma_update *update);
 
 // Writes what a request says of an update.
-void fr_rma_far_describe(const struct fr_rma_update *update, struct fr_rma_head *head);
+void fr_rma_remote_describe(const struct fr_rma_update *update, struct fr_rma_head *head);
 
-// Begin what their names say as fr_rma_far_move and fr_rma_far_update do. Where data are more than
-// a message has, they go by rendezvous if they can. Those that do are counted for the report, under
-// what `access` describes.
+// Begin what their names say as fr_rma_remote_move and fr_rma_remote_update do. Where data are more
+// than a message has, they go by rendezvous if they can. Those that do are counted for the report,
+// under what `access` describes.
 FR_MUST_CHECK enum fr_status fr_rma_large_move(struct fr_rma_window *window,
                                                struct fr_rma_access *access,
                                                const struct fr_rma_target *target,
@@ -55,25 +55,25 @@ FR_MUST_CHECK enum fr_status fr_rma_large_redo(struct fr_rma_large *large);
 void fr_rma_large_disarm(struct fr_rma_large *large);
 void fr_rma_large_free(struct fr_rma_large *large);
 
-// Tells a rank of an epoch. Waits for nobody; fr_rma_far_flush waits for the answer.
-FR_MUST_CHECK enum fr_status fr_rma_far_notify(struct fr_rma_window *window, int rank,
-                                               enum fr_rma_kind kind, unsigned extra);
+// Tells a rank of an epoch. Waits for nobody; fr_rma_remote_flush waits for the answer.
+FR_MUST_CHECK enum fr_status fr_rma_remote_notify(struct fr_rma_window *window, int rank,
+                                                  enum fr_rma_kind kind, unsigned extra);
 
 // Waits until a rank has given its lock to this one.
-FR_MUST_CHECK enum fr_status fr_rma_far_lock(struct fr_rma_window *window, int rank,
-                                             bool exclusive);
+FR_MUST_CHECK enum fr_status fr_rma_remote_lock(struct fr_rma_window *window, int rank,
+                                                bool exclusive);
 
 // Waits until all requests to a rank have been answered.
-FR_MUST_CHECK enum fr_status fr_rma_far_flush_rank(struct fr_rma_window *window, int rank);
+FR_MUST_CHECK enum fr_status fr_rma_remote_flush_rank(struct fr_rma_window *window, int rank);
 
 // Waits until all requests have been answered. Returns the first failure since the last time.
-FR_MUST_CHECK enum fr_status fr_rma_far_flush(struct fr_rma_window *window);
+FR_MUST_CHECK enum fr_status fr_rma_remote_flush(struct fr_rma_window *window);
 
 // Forgets requests that have no answer.
-void fr_rma_far_forget(struct fr_rma_window *window);
+void fr_rma_remote_forget(struct fr_rma_window *window);
 
 // Takes the answer to a request of this process.
-void fr_rma_far_take_answer(struct fr_rma_window *window, const struct fr_rma_message *answer);
+void fr_rma_remote_take_answer(struct fr_rma_window *window, const struct fr_rma_message *answer);
 
 // ---- target
 

@@ -4,8 +4,8 @@
 // answers, locks and epochs of such targets is here too.
 #include "config.h"
 
-#include "rma/far.h"
-#include "rma/far_request.h"
+#include "rma/remote_access.h"
+#include "rma/remote_request.h"
 #include "rma/window_transfer.h"
 
 #include <stdlib.h>
@@ -69,8 +69,8 @@ static struct fr_rma_request *take_out(struct fr_rma_window *window, uint64_t nu
 static void note(struct fr_rma_window *window, enum fr_status status)
 {
     fr_core_lock(&lock);
-    if (window->far_status == FR_OK)
-        window->far_status = status;
+    if (window->remote_status == FR_OK)
+        window->remote_status = status;
     fr_core_unlock(&lock);
 }
 
@@ -90,15 +90,15 @@ static void forget(struct fr_rma_request *requests)
     }
 }
 
-void fr_rma_far_forget(struct fr_rma_window *window)
+void fr_rma_remote_forget(struct fr_rma_window *window)
 {
     forget(window->requests);
     forget(window->declined);
     window->requests = window->declined = NULL;
 }
 
-struct fr_rma_request *fr_rma_far_enter_large(struct fr_rma_window *window, int rank,
-                                              struct fr_rma_large *large)
+struct fr_rma_request *fr_rma_remote_enter_large(struct fr_rma_window *window, int rank,
+                                                 struct fr_rma_large *large)
 {
     struct fr_rma_request *request = enter(window, rank);
     if (request)
@@ -106,8 +106,9 @@ struct fr_rma_request *fr_rma_far_enter_large(struct fr_rma_window *window, int 
     return request;
 }
 
-struct fr_rma_request *fr_rma_far_enter_access(struct fr_rma_window *window, int rank, uintptr_t to,
-                                               size_t bytes, const struct fr_device_range *range)
+struct fr_rma_request *fr_rma_remote_enter_access(struct fr_rma_window *window, int rank,
+                                                  uintptr_t to, size_t bytes,
+                                                  const struct fr_device_range *range)
 {
     struct fr_rma_request *request = enter(window, rank);
     if (request && to) {
@@ -118,8 +119,8 @@ struct fr_rma_request *fr_rma_far_enter_access(struct fr_rma_window *window, int
     return request;
 }
 
-void fr_rma_far_complete(struct fr_rma_window *window, struct fr_rma_request *request,
-                         enum fr_status status)
+void fr_rma_remote_complete(struct fr_rma_window *window, struct fr_rma_request *request,
+                            enum fr_status status)
 {
     if (status != FR_OK)
         note(window, status);
@@ -127,7 +128,7 @@ void fr_rma_far_complete(struct fr_rma_window *window, struct fr_rma_request *re
     free(request);
 }
 
-void fr_rma_far_decline(struct fr_rma_window *window, struct fr_rma_request *request)
+void fr_rma_remote_decline(struct fr_rma_window *window, struct fr_rma_request *request)
 {
     fr_core_lock(&lock);
     request->next = window->declined;
@@ -166,7 +167,7 @@ static enum fr_status finish(const struct fr_rma_request *request,
                                   : FR_ERR_MPI;
 }
 
-void fr_rma_far_take_answer(struct fr_rma_window *window, const struct fr_rma_message *answer)
+void fr_rma_remote_take_answer(struct fr_rma_window *window, const struct fr_rma_message *answer)
 {
     struct fr_rma_request *request = take_out(window, answer->head->number);
     if (!request)
@@ -179,7 +180,7 @@ void fr_rma_far_take_answer(struct fr_rma_window *window, const struct fr_rma_me
     if (request->is_waited_for)
         atomic_store_explicit(&request->over, true, memory_order_release);
     else
-        fr_rma_far_complete(window, request, request->status);
+        fr_rma_remote_complete(window, request, request->status);
 }
 
 // Waits until at most so many requests are under way to a rank, and in all. Each answer gives the
@@ -200,18 +201,18 @@ static enum fr_status await(struct fr_rma_window *window, int rank, unsigned to_
     return status;
 }
 
-enum fr_status fr_rma_far_await_answers(struct fr_rma_window *window, int rank)
+enum fr_status fr_rma_remote_await_answers(struct fr_rma_window *window, int rank)
 {
     return await(window, rank, 0, MOST);
 }
 
-enum fr_status fr_rma_far_await_turn(struct fr_rma_window *window, int rank)
+enum fr_status fr_rma_remote_await_turn(struct fr_rma_window *window, int rank)
 {
     return await(window, rank, MOST_TO_ONE - 1, MOST - 1);
 }
 
-enum fr_status fr_rma_far_send(struct fr_rma_window *window, struct fr_rma_request *request,
-                               struct fr_rma_message *message, enum fr_rma_kind kind)
+enum fr_status fr_rma_remote_send(struct fr_rma_window *window, struct fr_rma_request *request,
+                                  struct fr_rma_message *message, enum fr_rma_kind kind)
 {
     const uint64_t number = request->number;
     const bool counts = !request->is_waited_for;
@@ -240,16 +241,16 @@ static enum fr_status tell(struct fr_rma_window *window, int rank, enum fr_rma_k
     }
     message->head->extra = extra;
     message->head->name = name;
-    return fr_rma_far_send(window, request, message, kind);
+    return fr_rma_remote_send(window, request, message, kind);
 }
 
-enum fr_status fr_rma_far_notify(struct fr_rma_window *window, int rank, enum fr_rma_kind kind,
-                                 unsigned extra)
+enum fr_status fr_rma_remote_notify(struct fr_rma_window *window, int rank, enum fr_rma_kind kind,
+                                    unsigned extra)
 {
     return tell(window, rank, kind, extra, 0);
 }
 
-enum fr_status fr_rma_far_lock(struct fr_rma_window *window, int rank, bool exclusive)
+enum fr_status fr_rma_remote_lock(struct fr_rma_window *window, int rank, bool exclusive)
 {
     struct fr_rma_wait wait =
         fr_rma_wait_begin(&window->words, "the lock of a window's rank", rank);
@@ -262,7 +263,7 @@ enum fr_status fr_rma_far_lock(struct fr_rma_window *window, int rank, bool excl
     const uint64_t number = request->number;
     request->is_waited_for = true;
     message->head->extra = exclusive;
-    enum fr_status status = fr_rma_far_send(window, request, message, FR_RMA_LOCK);
+    enum fr_status status = fr_rma_remote_send(window, request, message, FR_RMA_LOCK);
     if (status != FR_OK)
         return status;
     while (status == FR_OK && !atomic_load_explicit(&request->over, memory_order_acquire))
@@ -320,28 +321,28 @@ static bool redo(struct fr_rma_window *window, int rank, enum fr_status *status)
     return true;
 }
 
-enum fr_status fr_rma_far_flush_rank(struct fr_rma_window *window, int rank)
+enum fr_status fr_rma_remote_flush_rank(struct fr_rma_window *window, int rank)
 {
     enum fr_status status;
     do {
-        status = fr_rma_far_await_answers(window, rank);
+        status = fr_rma_remote_await_answers(window, rank);
     } while (status == FR_OK && redo(window, rank, &status));
     return status;
 }
 
-enum fr_status fr_rma_far_flush(struct fr_rma_window *window)
+enum fr_status fr_rma_remote_flush(struct fr_rma_window *window)
 {
     enum fr_status status = FR_OK;
     for (int rank = 0; rank < window->size && status == FR_OK; rank++) {
         if (atomic_load(&window->parts[rank].pending) != 0 ||
             atomic_load(&window->declined_count) != 0)
-            status = fr_rma_far_flush_rank(window, rank);
+            status = fr_rma_remote_flush_rank(window, rank);
     }
     if (status != FR_OK)
         disarm(window);
     fr_core_lock(&lock);
-    enum fr_status failed = window->far_status;
-    window->far_status = FR_OK;
+    enum fr_status failed = window->remote_status;
+    window->remote_status = FR_OK;
     fr_core_unlock(&lock);
     return status == FR_OK ? failed : status;
 }
