@@ -183,7 +183,21 @@ static bool is_between_hosts(const struct fr_explain_facts *facts)
     return facts->place == FR_PLACE_CLIQUE || facts->place == FR_PLACE_AWAY;
 }
 
+// Returns whether a function makes a window over a buffer, or accesses one.
+static bool is_of_window(enum fr_fn fn)
+{
+    switch (fr_abi_rows[fn].class) {
+    case FR_CLASS_RMA:
+    case FR_CLASS_WIN_MAKE:
+    case FR_CLASS_WIN_ATTACH:
+        return true;
+    default:
+        return false;
+    }
+}
+
 // One-sided operations on windows over device memory, whose buffers and targets are of one kind.
+// The making of such a window is answered by how its memory is accessed.
 static struct fr_explain_answer explain_access(const struct fr_explain_facts *facts, enum fr_fn fn,
                                                enum fr_device_kind kind)
 {
@@ -269,8 +283,7 @@ struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum f
         return answer("peer", "copy",
                       fr_abi_shape_of(fn) ? "the communicator has one rank"
                                           : "both buffers are on one device");
-    if (on_device && fr_abi_rows[fn].class == FR_CLASS_RMA && !facts->gpu_aware &&
-        (paths & FR_PATH_BIT_PEER))
+    if (on_device && is_of_window(fn) && !facts->gpu_aware && (paths & FR_PATH_BIT_PEER))
         return explain_access(facts, fn, kind);
     if (on_device && is_served(facts, fn))
         return explain_collective(facts, fn, bytes);
