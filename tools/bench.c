@@ -418,10 +418,19 @@ static bool write_results(struct bench *bench)
     return plots >= 0;
 }
 
+static bool make_folder(const char *plots)
+{
+    struct stat facts;
+    if (mkdir(plots, 0777) != 0 && errno != EEXIST)
+        return fr_tool_complain("--plots=%s cannot be made: %s", plots, strerror(errno));
+    return (stat(plots, &facts) == 0 && S_ISDIR(facts.st_mode)) ||
+           fr_tool_complain("--plots=%s is no folder", plots);
+}
+
 static bool open_output(struct bench *bench)
 {
-    if (bench->plots != NULL && mkdir(bench->plots, 0777) != 0 && errno != EEXIST)
-        return fr_tool_complain("--plots=%s cannot be made: %s", bench->plots, strerror(errno));
+    if (bench->plots != NULL && !make_folder(bench->plots))
+        return false;
     bench->out = bench->output != NULL ? fopen(bench->output, "w") : stdout;
     return bench->out != NULL ||
            fr_tool_complain("--output=%s cannot be made: %s", bench->output, strerror(errno));
