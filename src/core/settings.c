@@ -145,12 +145,19 @@ struct complaints {
     unsigned count;
 };
 
+// Returns the unit of numbers that are no bytes, which their help begins with.
+static const char *unit_of(const struct row *row)
+{
+    static const char seconds[] = "Seconds ";
+    return strncmp(row->help, seconds, sizeof(seconds) - 1) == 0 ? " seconds" : "";
+}
+
 static void complain_value(struct complaints *complaints, const struct row *row, const char *value)
 {
     char text[400];
     snprintf(text, sizeof(text), "%s has no value \"%.64s\"; it takes %s%s; using the default %s",
-             row->name, value, row->values, row->type == LIST ? " (one or more, with commas)" : "",
-             row->default_text);
+             row->name, value, row->values,
+             row->type == LIST ? " (one or more, with commas)" : unit_of(row), row->default_text);
     complaints->count++;
     if (complaints->complain != NULL)
         complaints->complain(complaints->cookie, text);

@@ -45,6 +45,16 @@ static void test_defaults(void)
     CHECK(settings.staging_max_bytes == (size_t)4 << 30);
 }
 
+// A number of seconds takes no unit, and is said to be one.
+static void test_seconds(void)
+{
+    CHECK(parse("FABRAIL_TIMEOUT=60", NULL, 0).timeout_s == 60);
+    (void)parse("FABRAIL_TIMEOUT=60s", NULL, 1);
+    CHECK(strstr(said, "it takes 0 to 1G seconds; using the default 0"), "%s", said);
+    (void)parse("FABRAIL_STAGING_MAX=60s", NULL, 1);
+    CHECK(!strstr(said, "seconds"), "%s", said);
+}
+
 // Module files set these beside the settings of a package.
 static void test_names_of_sites(void)
 {
@@ -274,6 +284,7 @@ static void test_process(void)
 int main(void)
 {
     test_defaults();
+    test_seconds();
     test_names_of_sites();
     test_bytes();
     test_choices();
