@@ -47,6 +47,7 @@ struct fr_job_facts {
 // Tags on Fabrail's own communicator. Tags above FR_JOB_UNUSED_TAG belong to module coll, which
 // gives each of its communicators some.
 enum {
+    FR_JOB_ALIKE_TAG = 32760,   // of sends whose requests are compared (module request)
     FR_JOB_BLOCKED_TAG = 32761, // of questions whether a process is blocked
     FR_JOB_ANSWER_TAG = 32762,  // of answers to requests of the next tag
     FR_JOB_WINDOW_TAG = 32763,  // of requests to ranks of a window (module rma)

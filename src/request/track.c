@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "fabrail/core/wait.h"
+#include "fabrail/job.h"
 #include "fabrail/request/errors.h"
 #include "fabrail/request/posted.h"
 #include "fabrail/request/schedule.h"
@@ -125,31 +126,66 @@ static bool may_ask(const struct fr_request_op *op)
            class != FR_CLASS_COMM_MAKE;
 }
 
-// Returns the request of a send to nobody. Open MPI has one for all sends that are complete at
-// once, and never frees it.
-static fr_word ask_for_shared(fr_word comm)
+// Returns the request of a send of nothing, which the caller completes.
+static fr_word begin_empty(int to, int tag, fr_word comm)
 {
     _Alignas(8) char request[8];
-    if (FR_MPI(Isend, 0, 0, fr_abi_mpi.BYTE, (fr_word)fr_abi_mpi.PROC_NULL, 0, comm,
-               FR_PTR(request)) != fr_abi_mpi.SUCCESS)
+    if (FR_MPI(Isend, 0, 0, fr_abi_mpi.BYTE, (fr_word)to, (fr_word)tag, comm, FR_PTR(request)) !=
+        fr_abi_mpi.SUCCESS)
         return fr_abi_mpi.REQUEST_NULL;
-    fr_word shared = fr_abi_handle_load(request, 0);
+    return fr_abi_handle_load(request, 0);
+}
+
+static void end_empty(fr_word handle)
+{
+    _Alignas(8) char request[8];
+    fr_abi_handle_store(request, 0, handle);
     FR_MPI(Wait, FR_PTR(request), fr_abi_mpi.STATUS_IGNORE);
-    return shared;
+}
+
+// Returns the request of a send to nobody. Open MPI has one for all of these, and mostly for all
+// sends that are complete at once. It never frees it.
+static fr_word ask_for_nobody(fr_word comm)
+{
+    fr_word request = begin_empty(fr_abi_mpi.PROC_NULL, 0, comm);
+    if (request != fr_abi_mpi.REQUEST_NULL)
+        end_empty(request);
+    return request;
+}
+
+// Returns the request that two sends under way have both got. Open MPI's transport by UCX has one
+// of its own for all sends that are complete at once. Returns the null request where they differ.
+static fr_word ask_for_alike(fr_word comm)
+{
+    fr_word requests[2];
+    for (int i = 0; i < 2; i++)
+        requests[i] = begin_empty(fr_job_rank(), FR_JOB_ALIKE_TAG, comm);
+    for (int i = 0; i < 2; i++) {
+        if (requests[i] == fr_abi_mpi.REQUEST_NULL)
+            continue;
+        FR_MPI(Recv, 0, 0, fr_abi_mpi.BYTE, (fr_word)fr_job_rank(), FR_JOB_ALIKE_TAG, comm,
+               fr_abi_mpi.STATUS_IGNORE);
+        end_empty(requests[i]);
+    }
+    return requests[0] == requests[1] ? requests[0] : fr_abi_mpi.REQUEST_NULL;
 }
 
 // Returns whether a send has got a request that is complete, that others get as well, and that
 // nobody needs to complete. Where this is false, MPI has to be asked.
 static bool is_shared(const struct fr_request_op *op, fr_word handle)
 {
-    static _Atomic fr_word shared;
+    static _Atomic fr_word of_nobody, alike; // 0: not known yet
     if (fr_abi_rows[op->fn].class != FR_CLASS_SEND || !fr_abi_is_open_mpi())
         return false;
-    if (FR_UNLIKELY(atomic_load_explicit(&shared, memory_order_relaxed) == 0))
-        atomic_store_explicit(&shared, ask_for_shared(fr_abi_comm(op->fn, op->args)),
+    if (FR_UNLIKELY(atomic_load_explicit(&of_nobody, memory_order_relaxed) == 0))
+        atomic_store_explicit(&of_nobody, ask_for_nobody(fr_abi_comm(op->fn, op->args)),
                               memory_order_relaxed);
+    if (FR_UNLIKELY(atomic_load_explicit(&alike, memory_order_relaxed) == 0) &&
+        fr_job_comm() != fr_abi_mpi.COMM_NULL)
+        atomic_store_explicit(&alike, ask_for_alike(fr_job_comm()), memory_order_relaxed);
     return handle != fr_abi_mpi.REQUEST_NULL &&
-           handle == atomic_load_explicit(&shared, memory_order_relaxed);
+           (handle == atomic_load_explicit(&of_nobody, memory_order_relaxed) ||
+            handle == atomic_load_explicit(&alike, memory_order_relaxed));
 }
 
 // Replaces the request of a send that is complete at once. MPIs have one request for all of these,
