@@ -333,6 +333,7 @@ static bool check_env(int count, char *const *words)
             return fr_tool_complain("env %s would undo the preload; name further libraries by "
                                     "fabrail run --preload",
                                     words[i]);
+        i += strcmp(words[i], "-u") == 0 || strcmp(words[i], "-C") == 0; // whose word is the next
     }
     return true;
 }
