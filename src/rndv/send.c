@@ -102,7 +102,7 @@ static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_loca
                             uint64_t ready)
 {
     union fr_rndv_extra extra;
-    bool has_extra = send->table != NULL || fr_rndv_scheme_has(location->scheme, FR_RNDV_GATED);
+    bool has_extra = send->table != NULL || (send->scheme->flags & FR_RNDV_GATED);
     if (has_extra)
         extra = (union fr_rndv_extra){.gate = send->gate};
     enum fr_status status = send->table != NULL ? fr_rndv_table_of(send, &extra.table) : FR_OK;
