@@ -4,15 +4,12 @@
 // Those of MPICH never give up the core when they look for messages of UCX and there are none: two
 // that spin would keep a third one waiting for a time slice, each time that it is its turn. A rank
 // that yields over and over, with nobody else to run in this job, takes the processor from other
-// jobs beside it: now and then it sleeps instead. Beside a process that computes, one that yields
-// waits for its time slice of milliseconds, while one that sleeps runs as soon as it wakes: where a
-// yield has taken long it sleeps each time for a while. With FR_TEST_NAPS=no it never sleeps, for a
+// jobs beside it: now and then it sleeps instead, but where FR_TEST_NAPS=no is set, for a
 // benchmark.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sched.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,36 +18,21 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { YIELDS = 8, NAP_NS = 100000, LONG_NS = 500000, NAPS_AFTER_LONG = 1000 };
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
+enum { YIELDS = 8, NAP_NS = 200000 };
 
 __attribute__((visibility("default"))) int sched_yield(void)
 {
-    static _Thread_local unsigned waits, naps_left;
+    static _Thread_local unsigned yields;
     static _Thread_local bool naps;
-    if (waits++ == 0) {
+    if (yields == 0) {
         const char *setting = getenv("FR_TEST_NAPS");
         naps = !setting || strcmp(setting, "no") != 0;
         prctl(PR_SET_TIMERSLACK, 1UL); // else a nap takes twice as long
     }
-    if (!naps)
+    if (++yields % YIELDS != 0 || !naps)
         return (int)syscall(SYS_sched_yield);
-    if (waits % YIELDS == 0 || naps_left > 0) {
-        naps_left -= naps_left > 0;
-        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-        return 0;
-    }
-    int64_t before = now_ns();
-    int result = (int)syscall(SYS_sched_yield);
-    if (now_ns() - before > LONG_NS)
-        naps_left = NAPS_AFTER_LONG;
-    return result;
+    nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    return 0;
 }
 
 __attribute__((visibility("default"))) unsigned ucp_worker_progress(void *worker);
