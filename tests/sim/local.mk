@@ -18,8 +18,8 @@ sim_compile = $(CC) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) 
 
 check_DATA += tests/sim/libcuda.so.1 tests/sim/libnvidia-ml.so.1 tests/sim/libfrsim-host.so \
     tests/sim/gdrcopy/libgdrapi.so.2 tests/sim/clique/libnvidia-ml.so.1
-EXTRA_DIST += $(sim_headers) $(sim_cuda_sources) tests/sim/nvml.c tests/sim/nvml_clique.c tests/sim/sim_nvml.h \
-    tests/sim/host.c tests/sim/gdrapi.c tests/sim/gdrapi.h
+EXTRA_DIST += $(sim_headers) $(sim_cuda_sources) tests/sim/nvml.c tests/sim/nvml_clique.c tests/sim/nvml_fabric.h \
+    tests/sim/sim_nvml.h tests/sim/host.c tests/sim/gdrapi.c tests/sim/gdrapi.h
 CLEANFILES += tests/sim/libcuda.so.1 tests/sim/libnvidia-ml.so.1 tests/sim/libfrsim-host.so \
     tests/sim/gdrcopy/libgdrapi.so.2 tests/sim/clique/libnvidia-ml.so.1 tests/sim/clique/libfrsim-nvml.so
 
@@ -27,7 +27,7 @@ tests/sim/libcuda.so.1: $(sim_cuda_sources) $(sim_headers) config.h
 	$(AM_V_CCLD)$(MKDIR_P) tests/sim && $(sim_compile) -Wl,-soname,libcuda.so.1 -o $@ \
 	    $(sim_cuda_sources:%=$(srcdir)/%)
 
-tests/sim/libnvidia-ml.so.1: $(sim_nvml_sources) tests/sim/sim_nvml.h $(sim_headers) config.h
+tests/sim/libnvidia-ml.so.1: $(sim_nvml_sources) tests/sim/nvml_fabric.h tests/sim/sim_nvml.h $(sim_headers) config.h
 	$(AM_V_CCLD)$(MKDIR_P) tests/sim && $(sim_compile) -Wl,-soname,libnvidia-ml.so.1 -o $@ \
 	    $(sim_nvml_sources:%=$(srcdir)/%)
 
@@ -40,7 +40,7 @@ tests/sim/gdrcopy/libgdrapi.so.2: tests/sim/gdrapi.c tests/sim/gdrapi.h tests/si
 	    $(srcdir)/tests/sim/gdrapi.c -ldl -lpthread
 
 # The machine's NVML is to be found as libfrsim-nvml.so when programs start: run-program puts a link there.
-tests/sim/clique/libnvidia-ml.so.1: tests/sim/nvml_clique.c tests/sim/knobs.c tests/sim/sim_nvml.h $(sim_headers) config.h
+tests/sim/clique/libnvidia-ml.so.1: tests/sim/nvml_clique.c tests/sim/knobs.c tests/sim/nvml_fabric.h tests/sim/sim_nvml.h $(sim_headers) config.h
 	$(AM_V_CCLD)rm -rf tests/sim/clique && $(MKDIR_P) tests/sim/clique && \
 	    $(sim_compile) -Wl,-soname,libfrsim-nvml.so -o tests/sim/clique/libfrsim-nvml.so -x c /dev/null && \
 	    $(sim_compile) -Wl,-soname,libnvidia-ml.so.1 -Wl,--no-as-needed -o $@.new $(srcdir)/tests/sim/nvml_clique.c \

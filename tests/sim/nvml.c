@@ -3,9 +3,7 @@
 // information that the environment asks for. Like the real NVML it ignores CUDA_VISIBLE_DEVICES.
 #include "config.h"
 
-#include "sim.h"
-
-#include "sim_nvml.h"
+#include "nvml_fabric.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -235,12 +233,7 @@ SIM_EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuF
         result = NVML_ERROR_NOT_SUPPORTED;
     if (result != NVML_SUCCESS)
         return result;
-    const struct sim_fabric *fabric = &sim_knobs()->fabrics[index_of(device)];
-    memset(info, 0, sizeof(*info));
-    memcpy(info->clusterUuid, fabric->cluster_uuid, sizeof(info->clusterUuid));
-    info->status = (nvmlReturn_t)fabric->status;
-    info->cliqueId = fabric->clique;
-    info->state = (nvmlGpuFabricState_t)fabric->state;
+    *info = sim_fabric_info(index_of(device));
     return NVML_SUCCESS;
 }
 
@@ -258,12 +251,7 @@ SIM_EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpu
 #endif
     if (!known || sim_knobs()->nvml == SIM_NVML_OLD)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    const struct sim_fabric *fabric = &sim_knobs()->fabrics[index_of(device)];
-    memcpy(info->clusterUuid, fabric->cluster_uuid, sizeof(info->clusterUuid));
-    info->status = (nvmlReturn_t)fabric->status;
-    info->cliqueId = fabric->clique;
-    info->state = (nvmlGpuFabricState_t)fabric->state;
-    info->healthMask = 0;
+    sim_fabric_info_v2(index_of(device), info);
 #ifdef nvmlGpuFabricInfo_v3
     if (info->version == nvmlGpuFabricInfo_v3)
         info->healthSummary = 0;
