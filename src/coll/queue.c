@@ -117,8 +117,8 @@ struct look {
     int64_t quiet_ns; // for which no call has looked at a team that the thread takes in hand
 };
 
-// Whether a team is left to calls, which wait for its tasks. A task that is handed from thread to
-// thread takes longer.
+// Returns whether a team is left to calls, which wait for its tasks. A task that is handed from
+// thread to thread takes longer.
 static bool is_left(struct fr_coll_queue *queue, const struct look *look) FR_REQUIRES(lock)
 {
     const bool was_tended = queue->is_tended;

@@ -28,7 +28,7 @@ static bool has_work(void)
     return fr_coll_queue_count() > 0;
 }
 
-// Whether the thread looks so often that it would come between a call and its wait.
+// Returns whether the thread looks so often that it would come between a call and its wait.
 static bool looks_often(void)
 {
     return fr_core_settings()->progress >= FR_PROGRESS_THREAD;
