@@ -578,6 +578,10 @@ static void run_one_local(int way, bool standing, const struct memory *out, cons
     if (rank == 1)
         begin_receives(standing, in, requests);
     MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 1) // out of the barrier, so that it receives none of the messages meanwhile
+        make_mark();
+    else
+        await_mark();
     for (int i = 0; rank == 0 && i < count; i++)
         MPI_Isend(out->address, 1, type, 1, FIRST_TAG + i, MPI_COMM_WORLD, &requests[i]);
     for (int i = 0; rank == 0 && i < count && way == LOCAL_FREE; i++)
