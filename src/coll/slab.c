@@ -40,7 +40,9 @@ static enum fr_status move(struct fr_coll_slab *slab, size_t count, const unsign
         struct fr_device_work work;
         fr_device_push_begin(&slab->range, slab->pieces, count, engines[i], 0, FR_ORIGIN_OWN,
                              &work);
+        const bool begun = work.status == FR_OK;
         status = fr_device_work_end(&work);
+        slab->is_forsaken = slab->is_forsaken || (begun && status != FR_OK);
     }
     return status;
 }
@@ -271,8 +273,12 @@ void fr_coll_slab_close(struct fr_coll_slab *slab, bool notifies)
     if (!slab)
         return;
     fr_coll_slab_rest(slab);
-    fr_coll_slab_part_leave(slab, notifies);
-    drop_memory(slab->memory);
+    if (slab->is_forsaken) { // the part keeps its position and its hold on the memory
+        fr_debug("memory of a slab is kept, as a device may still write to it");
+    } else {
+        fr_coll_slab_part_leave(slab, notifies);
+        drop_memory(slab->memory);
+    }
     free(slab->members);
     free(slab->addresses);
     free(slab->pieces);

@@ -69,6 +69,7 @@ struct fr_coll_slab {
     bool has_kernels;                    // as far as is known
     bool shares;                         // some ranks use the same device
     struct fr_device_barrier barrier;    // of the round after `posted`, while it is under way
+    bool is_forsaken;                    // the device may still write for a wait that has failed
     uint64_t first;                      // the rounds of this use of the part follow this one
     uint64_t posted;                     // last round of this rank
     size_t posted_bytes;                 // of its post

@@ -190,6 +190,7 @@ static enum fr_status look_at_kernel(struct fr_coll_slab *slab, bool waits, bool
     enum fr_status status = fr_device_barrier_look(&slab->barrier, waits, over, how);
     if (*over)
         atomic_fetch_sub_explicit(&under_way, 1, memory_order_relaxed);
+    slab->is_forsaken = slab->is_forsaken || status != FR_OK;
     return status;
 }
 

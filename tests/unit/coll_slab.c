@@ -585,6 +585,31 @@ static void run_never(void)
     close_all(slab);
 }
 
+// The wait for a kernel fails, so it may still write to the slab's memory. That is kept when all
+// parts of the slab are closed.
+static void run_forsaken(void)
+{
+    static const char unlocks[] = "cuMemHostUnregister";
+    const struct fr_coll_post post = {.mark = 1, .meets = true, .is_queued = true};
+    enum fr_coll_slab_done done;
+    bool posted = false;
+    frsim_calls_fn *calls = NULL;
+    frsim_fail_fn *fail = NULL;
+    struct fr_coll_slab *slab = open_all();
+    struct fr_coll_slab *part = open_part(slab, process_count);
+    *(void **)&calls = find_in_driver("frsim_calls");
+    *(void **)&fail = find_in_driver("frsim_fail");
+    CHECK(fr_coll_slab_post(slab, 1, &post, &posted, &done) == FR_OK && !posted);
+    fail("cuStreamQuery", 1, CUDA_ERROR_NOT_PERMITTED);
+    fail("cuStreamSynchronize", 1, CUDA_ERROR_NOT_PERMITTED);
+    const unsigned long before = calls(unlocks);
+    fr_coll_slab_close(slab, true);
+    process_meet();
+    fr_coll_slab_close(part, true);
+    CHECK(calls(unlocks) == before, "memory is given up that a kernel may still write to");
+    process_meet();
+}
+
 #define ONE_DEVICE                                                                                 \
     {                                                                                              \
         "CUDA_VISIBLE_DEVICES=0"                                                                   \
@@ -606,6 +631,7 @@ static const struct process_case cases[] = {
     {.name = "pageable", .count = 3, .run = run_pageable},
     {.name = "late", .count = 3, .run = run_late},
     {.name = "never", .count = 3, .run = run_never},
+    {.name = "forsaken", .count = 2, .run = run_forsaken},
     {.name = NULL},
 };
 
