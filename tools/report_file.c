@@ -6,62 +6,77 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { KNOWN_VERSION = 1, DEPTH = 32 };
+enum { KNOWN_VERSION = 1, DEPTH = 32, PART_BYTES = 1 << 16 };
 
-static char *read_text(const char *name, size_t *length)
+static const size_t most_bytes = (size_t)2 << 30;
+
+// JSON that is read part by part, so that a file which is none costs no more than its first part.
+struct reading {
+    const char *name;
+    json_tokener *tokener;
+    json_object *object; // once `is_whole`
+    bool is_whole;
+    size_t length; // that was read
+};
+
+static bool complain_of_byte(const struct reading *reading, const char *why, size_t at)
 {
-    size_t room = 1 << 16, part;
-    FILE *in = fopen(name, "r");
-    if (!in) {
-        (void)fr_tool_complain("%s cannot be read: %s", name, strerror(errno));
-        return NULL;
-    }
-    char *text = malloc(room);
-    *length = 0;
-    while (text && (part = fread(text + *length, 1, room - *length, in)) > 0) {
-        *length += part;
-        char *more = *length < room ? text : realloc(text, room *= 2);
-        if (!more)
-            free(text);
-        text = more;
-    }
-    bool failed = ferror(in);
-    int error = errno;
-    fclose(in);
-    if (text && !failed)
-        return text;
-    (void)fr_tool_complain("%s cannot be read: %s", name, strerror(failed ? error : ENOMEM));
-    free(text);
-    return NULL;
+    return fr_tool_complain("%s is no JSON: %s at byte %zu", reading->name, why, at);
 }
 
-static json_object *parse(const char *name, const char *text, size_t length)
+static bool take_part(struct reading *reading, const char *part, size_t length)
 {
-    bool fits = length > 0 && length <= INT_MAX;
-    json_tokener *tokener = fits ? json_tokener_new_ex(DEPTH) : NULL;
-    if (!tokener) {
-        (void)fr_tool_complain("%s %s", name,
-                               length == 0 ? "is empty"
-                               : fits      ? "cannot be read: out of memory"
-                                           : "has 2 GiB and more, which is too much");
-        return NULL;
+    if (length > most_bytes - reading->length)
+        return fr_tool_complain("%s has more than 2 GiB, which is too much", reading->name);
+    const size_t before = reading->length;
+    reading->length += length;
+    if (reading->is_whole) {
+        size_t spaces = 0;
+        while (spaces < length && strchr(" \t\r\n", part[spaces]) && part[spaces])
+            spaces++;
+        return spaces == length ||
+               complain_of_byte(reading, "more behind its end", before + spaces);
     }
-    json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-    json_object *object = json_tokener_parse_ex(tokener, text, (int)length);
-    enum json_tokener_error error = json_tokener_get_error(tokener);
-    size_t at = json_tokener_get_parse_end(tokener);
-    if (error == json_tokener_continue)
-        (void)fr_tool_complain("%s is cut off: its JSON goes on behind its end", name);
-    else if (error != json_tokener_success)
-        (void)fr_tool_complain("%s is no JSON: %s at byte %zu", name,
-                               json_tokener_error_desc(error), at);
-    else if (!object)
-        (void)fr_tool_complain("%s has nothing but JSON's null", name);
-    json_tokener_free(tokener);
-    return object;
+    reading->object = json_tokener_parse_ex(reading->tokener, part, (int)length);
+    const enum json_tokener_error error = json_tokener_get_error(reading->tokener);
+    reading->is_whole = error == json_tokener_success;
+    return reading->is_whole || error == json_tokener_continue ||
+           complain_of_byte(reading, json_tokener_error_desc(error),
+                            before + json_tokener_get_parse_end(reading->tokener));
+}
+
+// Returns how many bytes at the end of a part are its last character, unless that is ASCII. The
+// parser wants characters as a whole.
+static size_t last_character(const char *part, size_t length)
+{
+    size_t bytes = 0;
+    while (bytes < length && bytes < 3 && (part[length - bytes - 1] & 0xc0) == 0x80)
+        bytes++;
+    return bytes < length && (part[length - bytes - 1] & 0xc0) == 0xc0 ? bytes + 1 : bytes;
+}
+
+static bool take_all(struct reading *reading, FILE *in)
+{
+    char part[PART_BYTES];
+    size_t length, kept = 0;
+    while ((length = fread(part + kept, 1, sizeof(part) - kept, in)) > 0) {
+        length += kept;
+        kept = last_character(part, length);
+        if (!take_part(reading, part, length - kept))
+            return false;
+        memmove(part, part + length - kept, kept);
+    }
+    if (ferror(in))
+        return fr_tool_complain("%s cannot be read: %s", reading->name, strerror(errno));
+    if (kept > 0 && !take_part(reading, part, kept))
+        return false;
+    if (reading->length == 0)
+        return fr_tool_complain("%s is empty", reading->name);
+    if (!reading->is_whole)
+        return fr_tool_complain("%s is cut off: its JSON goes on behind its end", reading->name);
+    return reading->object || fr_tool_complain("%s has nothing but JSON's null", reading->name);
 }
 
 static const char *format_of(json_object *object)
@@ -101,11 +116,24 @@ static bool is_known(const char *name, json_object *object, const char *format)
 
 json_object *fr_file_parse(const char *name)
 {
-    size_t length;
-    char *text = read_text(name, &length);
-    json_object *object = text ? parse(name, text, length) : NULL;
-    free(text);
-    return object;
+    struct reading reading = {.name = name};
+    FILE *in = fopen(name, "r");
+    if (!in) {
+        (void)fr_tool_complain("%s cannot be read: %s", name, strerror(errno));
+        return NULL;
+    }
+    reading.tokener = json_tokener_new_ex(DEPTH);
+    bool done = reading.tokener || fr_tool_complain("%s cannot be read: out of memory", name);
+    if (done) {
+        json_tokener_set_flags(reading.tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+        done = take_all(&reading, in);
+        json_tokener_free(reading.tokener);
+    }
+    fclose(in);
+    if (done)
+        return reading.object;
+    json_object_put(reading.object);
+    return NULL;
 }
 
 json_object *fr_file_read(const char *name, const char *format)
