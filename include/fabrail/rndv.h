@@ -41,8 +41,9 @@
 #include <stdint.h>
 
 // FR_RNDV_RTS_BYTES is the number of bytes of an RTS that mean something; zeros follow. Shorter
-// messages have no RTS.
-enum { FR_RNDV_RTS_BYTES = 40, FR_RNDV_RTS_PRIME = 43 };
+// messages have no RTS. FR_RNDV_RTS_PRIME is at most 42: with Open MPI's headers, of 22 bytes, an
+// RTS has 64 at most, and a third fewer find room in its shared memory when they have more.
+enum { FR_RNDV_RTS_BYTES = 40, FR_RNDV_RTS_PRIME = 41 };
 
 // The length of the longest RTS.
 #define FR_RNDV_RTS_LONGEST (FR_RNDV_RTS_PRIME * 96)

@@ -234,7 +234,7 @@ static void receive_sized(void *data, int bytes, bool probes)
 // Each is followed by a message of device memory that goes the same way, or `number` of them.
 static void as_rts(int number)
 {
-    enum { ROUNDS = 60, LONGEST = 4128, SHORTEST = 688 };
+    enum { ROUNDS = 60, LONGEST = 3936, SHORTEST = 656 };
     struct memory device = memory_new(MEMORY_DEVICE, BYTES);
     char host[LONGEST] = {0};
     for (unsigned i = 0; i < ROUNDS; i++)

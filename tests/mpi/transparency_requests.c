@@ -66,7 +66,7 @@ static void one_by_one(int number)
 // Probes of a message that is as long as an RTS, while many such receives wait.
 static void probes_beside(int number)
 {
-    enum { SMALL = 344, PROBES = 100000 };
+    enum { SMALL = 328, PROBES = 100000 };
     MPI_Request *requests = malloc((size_t)number * sizeof(MPI_Request));
     char *bytes = calloc((size_t)number, SMALL), data[SMALL] = {0};
     struct memory memory = memory_new(MEMORY_DEVICE, BYTES);

@@ -123,11 +123,11 @@ void run_wrong(struct run *run)
     say_code(run, "no buffer", MPI_Recv(NULL, 50, MPI_INT, 0, -5, comm, MPI_STATUS_IGNORE));
     say_code(run, "rank", MPI_Irecv(in, 50, MPI_INT, RANKS, 1, comm, &request));
     say_code(run, "rank", MPI_Recv_init(in, 50, MPI_FLOAT, RANKS, 1, comm, &request));
-    say_code(run, "rank", MPI_Send(sent, 43, MPI_BYTE, RANKS, 1, comm));
-    say_code(run, "rank", MPI_Send(sent, 172, MPI_INT, RANKS, 1, comm));
-    say_code(run, "tag", MPI_Isend(sent, 43, MPI_DOUBLE, 0, -3, comm, &request));
+    say_code(run, "rank", MPI_Send(sent, 41, MPI_BYTE, RANKS, 1, comm));
+    say_code(run, "rank", MPI_Send(sent, 164, MPI_INT, RANKS, 1, comm));
+    say_code(run, "tag", MPI_Isend(sent, 41, MPI_DOUBLE, 0, -3, comm, &request));
     say_code(run, "rank",
-             MPI_Sendrecv(sent, 86, MPI_DOUBLE, RANKS, 1, in, 50, MPI_INT, 0, 1, comm, &status));
+             MPI_Sendrecv(sent, 82, MPI_DOUBLE, RANKS, 1, in, 50, MPI_INT, 0, 1, comm, &status));
     say_code(run, "rank",
              MPI_Sendrecv(sent, 5, MPI_INT, 0, 1, in, 50, MPI_INT, -8, 1, comm, MPI_STATUS_IGNORE));
     say_code(run, "rank", MPI_Sendrecv_replace(in, 50, MPI_INT, 9, 1, 9, 1, comm, &status));

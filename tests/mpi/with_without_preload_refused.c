@@ -166,7 +166,7 @@ static void refuse_collectives(struct run *run, const struct call *call)
 
 void run_refused(struct run *run)
 {
-    const int counts[] = {43, 50, 86, 172, 688};
+    const int counts[] = {41, 50, 82, 164, 656};
     struct kind kind = draw_kind(run, MPI_INT);
     struct call call = {.in = run->in + ORIGIN,
                         .sent = run->sent,

@@ -16,7 +16,7 @@ enum {
     // Lanes of all sizes, of two threads each. Each corner and size has tags of its own, always the
     // same, since what a library does with a tag may depend on what it has seen with it.
     CORNER_TAGS = 8 * 2 * LANE_TAGS,
-    ANNOUNCEMENT_BYTES = 688, // a size that a library's own messages may have
+    ANNOUNCEMENT_BYTES = 656, // a size that a library's own messages may have
 };
 
 // Where a buffer lies.

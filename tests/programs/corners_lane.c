@@ -12,8 +12,8 @@ enum { LARGE_BYTES = 100000 }; // what takes longer to make and compare than to 
 
 // Nothing; around the sizes of the shortest RTS and of most; below and above the eager limits; not
 // a multiple of anything.
-static const size_t sizes[CORNER_TAGS / (2 * LANE_TAGS)] = {0,   39,   40,    43,
-                                                            688, 1000, 65536, (1 << 20) + 7};
+static const size_t sizes[CORNER_TAGS / (2 * LANE_TAGS)] = {0,   39,   40,    41,
+                                                            656, 1000, 65536, (1 << 20) + 7};
 
 // Four rounds see all four combinations of places.
 static enum place give_place(const struct lane *lane, int slot)

@@ -46,7 +46,7 @@ static void demand(struct lane *lane, int code, const char *call)
 // How many bytes the receive asks for: always less than the message has.
 static size_t asked_bytes(const struct lane *lane)
 {
-    const size_t choices[] = {lane->bytes / 2, lane->bytes - 1, 10, 39, 40, 688, 0};
+    const size_t choices[] = {lane->bytes / 2, lane->bytes - 1, 10, 39, 40, 656, 0};
     size_t asked = choices[lane->round % COUNT_OF(choices)];
     return asked < lane->bytes ? asked : lane->bytes - 1;
 }

@@ -337,13 +337,13 @@ static void check_lengths(void)
     }
     CHECK(rts_length((uint64_t)1 << 48, 1, 0) == 0, "too long for a slot");
     for (unsigned turn = 0; turn < 12; turn++)
-        CHECK(rts_length(100000, 16, turn) == (size_t)688 * (1 + turn % 6), "%u", turn);
-    CHECK(rts_length(1400, 4, 2) == 688, "as many as the message has room for");
+        CHECK(rts_length(100000, 16, turn) == (size_t)656 * (1 + turn % 6), "%u", turn);
+    CHECK(rts_length(1400, 4, 2) == 656, "as many as the message has room for");
     CHECK(rts_length(1000, 0, 0) == FR_RNDV_RTS_PRIME, "it may end anywhere");
-    CHECK(rts_length(1000, 0, 22) == (size_t)23 * FR_RNDV_RTS_PRIME, "the last in turn");
-    CHECK(rts_length(1000, 0, 23) == FR_RNDV_RTS_PRIME, "then the first one again");
+    CHECK(rts_length(1000, 0, 23) == (size_t)24 * FR_RNDV_RTS_PRIME, "the last in turn");
+    CHECK(rts_length(1000, 0, 24) == FR_RNDV_RTS_PRIME, "then the first one again");
     CHECK(rts_length(100, 0, 3) == (size_t)2 * FR_RNDV_RTS_PRIME, "as many as have room");
-    CHECK(rts_length(41, 0, 1) == 41, "with the message");
+    CHECK(rts_length(40, 0, 1) == 40, "with the message");
 }
 
 // Starts sends that the scheme, or a rule, does not allow.
