@@ -217,19 +217,29 @@ static void find_all(struct found *found)
     find_functions(found);
 }
 
+static void fill_rows(void)
+{
+    static bool are_filled FR_GUARDED_BY(start_lock);
+    fr_core_lock(&start_lock);
+    if (!are_filled)
+        fr_abi_rows_fill();
+    are_filled = true;
+    fr_core_unlock(&start_lock);
+}
+
 bool fr_abi_find(void)
 {
     if (atomic_load_explicit(&is_found, memory_order_acquire))
         return known.library != NULL;
     struct found found = {.status = FR_OK};
     (void)fr_core_settings();
+    fill_rows();
     find_all(&found);
     fr_core_lock(&start_lock);
     bool first = !atomic_load_explicit(&is_found, memory_order_relaxed);
     if (first) {
         known = found;
         memcpy(fr_abi_reals, found.real, sizeof(fr_abi_reals));
-        fr_abi_rows_fill();
         atomic_store_explicit(&is_found, true, memory_order_release);
     }
     fr_core_unlock(&start_lock);

@@ -6,12 +6,39 @@
 #include "fabrail/abi.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
-struct fr_abi_row fr_abi_rows[FR_FN_COUNT] = {
+struct fr_abi_row fr_abi_rows[FR_FN_COUNT];
+
+// What functions.def says of a function. Every process is preloaded, and few use MPI: a table with
+// pointers would be relocated at the start of each.
+struct described {
+    uint16_t name, signature; // offsets in `texts`
+    enum fr_class class;
+    unsigned char flags, arg_count;
+};
+
+static const struct texts {
 #define FR_ROW(fn_name, fn_class, letters, fn_flags)                                               \
-    {.name = #fn_name,                                                                             \
-     .signature = letters,                                                                         \
+    char fn_name[sizeof(#fn_name)];                                                                \
+    char fn_name##_signature[sizeof(letters)];
+#include "fabrail/abi/functions.def"
+#include "fabrail/abi/passes.def"
+#undef FR_ROW
+} texts = {
+#define FR_ROW(fn_name, fn_class, letters, fn_flags)                                               \
+    .fn_name = #fn_name, .fn_name##_signature = (letters),
+#include "fabrail/abi/functions.def"
+#include "fabrail/abi/passes.def"
+#undef FR_ROW
+};
+_Static_assert(sizeof(texts) <= UINT16_MAX, "offsets have 16 bits");
+
+static const struct described table[FR_FN_COUNT] = {
+#define FR_ROW(fn_name, fn_class, letters, fn_flags)                                               \
+    {.name = offsetof(struct texts, fn_name),                                                      \
+     .signature = offsetof(struct texts, fn_name##_signature),                                     \
      .class = FR_CLASS_##fn_class,                                                                 \
      .flags = fn_flags,                                                                            \
      .arg_count = sizeof(letters) - 1},
@@ -19,6 +46,11 @@ struct fr_abi_row fr_abi_rows[FR_FN_COUNT] = {
 #include "fabrail/abi/passes.def"
 #undef FR_ROW
 };
+
+static const char *text_at(uint16_t offset)
+{
+    return (const char *)&texts + offset;
+}
 
 const struct fr_abi_shape *fr_abi_shape_of(enum fr_fn fn)
 {
@@ -137,18 +169,30 @@ static signed char *field_of(struct fr_abi_row *row, char letter)
     }
 }
 
+static void fill_positions(struct fr_abi_row *row)
+{
+    memset((char *)row + offsetof(struct fr_abi_row, peer), -1,
+           sizeof(*row) - offsetof(struct fr_abi_row, peer));
+    fill_sides(row);
+    for (int arg = 0; arg < row->arg_count; arg++) {
+        signed char *field = field_of(row, row->signature[arg]);
+        if (field && *field < 0)
+            *field = (signed char)arg;
+    }
+}
+
 void fr_abi_rows_fill(void)
 {
-    for (enum fr_fn fn = 0; fn < FR_FN_STUB_COUNT; fn++) {
+    for (enum fr_fn fn = 0; fn < FR_FN_COUNT; fn++) {
+        const struct described *described = &table[fn];
         struct fr_abi_row *row = &fr_abi_rows[fn];
-        memset((char *)row + offsetof(struct fr_abi_row, peer), -1,
-               sizeof(*row) - offsetof(struct fr_abi_row, peer));
-        fill_sides(row);
-        for (int arg = 0; arg < row->arg_count; arg++) {
-            signed char *field = field_of(row, row->signature[arg]);
-            if (field && *field < 0)
-                *field = (signed char)arg;
-        }
+        row->name = text_at(described->name);
+        row->signature = text_at(described->signature);
+        row->class = described->class;
+        row->flags = described->flags;
+        row->arg_count = described->arg_count;
+        if (fn < FR_FN_STUB_COUNT)
+            fill_positions(row);
     }
 }
 
@@ -156,7 +200,7 @@ enum fr_fn fr_abi_named(const char *name)
 {
     enum fr_fn fn = 0;
     name += name[0] == 'P';
-    while (fn < FR_FN_STUB_COUNT && strcmp(fr_abi_rows[fn].name, name) != 0)
+    while (fn < FR_FN_STUB_COUNT && strcmp(text_at(table[fn].name), name) != 0)
         fn++;
     return fn;
 }

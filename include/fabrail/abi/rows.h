@@ -95,8 +95,8 @@ struct fr_abi_row {
 };
 extern struct fr_abi_row fr_abi_rows[FR_FN_COUNT]; // written by fr_abi_rows_fill alone
 
-// Fills fr_abi_rows with the positions of the arguments of all functions with stubs. fr_abi_find
-// and fr_abi_start call it; any other user of the rows calls it first. Not thread-safe; idempotent.
+// Fills fr_abi_rows; functions without stubs get no positions. fr_abi_find and fr_abi_start call
+// it. Any other user of the rows calls it first. Not thread-safe; idempotent.
 void fr_abi_rows_fill(void);
 
 // The shape of a collective: who sends what to whom. The rows are in src/abi/shapes.def; all code
