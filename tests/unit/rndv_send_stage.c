@@ -50,9 +50,12 @@ static size_t lent(void)
     return workspace_usage().lent_bytes;
 }
 
-// A send that the driver cannot copy to host memory holds none of it.
+// A send that the driver cannot copy to host memory holds none of it. Memory that a real driver has
+// freed may be there still.
 static void check_failed_copy(void)
 {
+    if (!driver_is_simulated())
+        return;
     static struct fr_rndv_send send;
     struct driver_memory memory;
     if (!driver_allocate(FR_KIND_MALLOC, 0, ONE_STEP, &memory))
