@@ -81,6 +81,13 @@ static void open_slabs(struct pair *pair)
         CHECK(fr_coll_slab_map(pair->teams[rank].slab, handles) == FR_OK);
 }
 
+// Allocates fabric memory, or what reaches as far as the ranks of one host where there is none.
+static void allocate(struct driver_memory *memory)
+{
+    CHECK(driver_allocate(FR_KIND_VMM_FABRIC, 0, BYTES, memory) ||
+          driver_allocate(FR_KIND_VMM_FD, 0, BYTES, memory));
+}
+
 static void open_pair(struct pair *pair)
 {
     memset(pair, 0, sizeof(*pair));
@@ -88,8 +95,8 @@ static void open_pair(struct pair *pair)
         pair->processes[rank] = *fr_ipc_self();
         pair->teams[rank] =
             (struct fr_coll_team){.rank = rank, .size = RANKS, .processes = pair->processes};
-        CHECK(driver_allocate(FR_KIND_VMM_FABRIC, 0, BYTES, &pair->from[rank]));
-        CHECK(driver_allocate(FR_KIND_VMM_FABRIC, 0, BYTES, &pair->to[rank]));
+        allocate(&pair->from[rank]);
+        allocate(&pair->to[rank]);
     }
     if (in_slabs)
         open_slabs(pair);
@@ -740,6 +747,7 @@ static void run_missing_in_slabs(void)
 
 static const struct process_case cases[] = {
     {.name = "segments", .count = 1, .run = run_in_segments},
+    {.name = "no-fabric", .count = 1, .run = run_in_segments, .common = {"FRSIM_IMEX=0"}},
     {.name = "queues", .count = 1, .run = run_queues_in_segments},
     {.name = "slabs", .count = 1, .run = run_in_slabs},
     {.name = "queues-in-slabs", .count = 1, .run = run_queues_in_slabs},

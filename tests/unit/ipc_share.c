@@ -65,9 +65,9 @@ static void share_kind(enum fr_device_kind kind, int device)
     struct fr_job_process other;
     struct offer mine, theirs;
     pair_greet(1 - process_rank, &other);
-    if (!driver_allocate(kind, device, BYTES, &memory)) {
+    if (!driver_allocate(kind, device, BYTES, &memory)) { // on either side
         printf("%s memory cannot be had here\n", fr_device_kind_name(kind));
-        memory.kind = FR_KIND_HOST;
+        return;
     }
     pair_fill(&memory, 0, BYTES, (uint64_t)process_rank);
     mine = offer_memory(&memory, &other);
@@ -391,6 +391,7 @@ int main(int count, char **arguments)
          .run = run_hidden_identity,
          .own = {{"CUDA_VISIBLE_DEVICES=0"}, {"CUDA_VISIBLE_DEVICES=1"}}},
         {.name = "own", .count = 1, .run = run_own},
+        {.name = "no-fabric", .count = 2, .run = run_one_device, .common = {"FRSIM_IMEX=0"}},
         {.name = "both-devices", .count = 2, .run = run_both_devices},
         {.name = "adjacent", .count = 2, .run = run_adjacent},
         {.name = "no-channel",

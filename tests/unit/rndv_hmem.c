@@ -119,14 +119,19 @@ static void test_kinds(void)
     struct fr_rail_region *region;
     struct fr_device_range other = {.caps = FR_DEVICE_OWNED, .device = 1};
     size_t offset;
+    unsigned count = 0;
     if (!start(true))
         exit(CHECK_SKIP);
     CHECK(!fr_rndv_hmem_reaches(&other), "the NICs are another GPU's");
     for (size_t i = 0; i < FR_ARRAY_LENGTH(taken); i++) {
-        struct driver_memory memory = allocate(taken[i], 4 * BYTES);
+        struct driver_memory memory;
+        if (!driver_allocate(taken[i], 0, 4 * BYTES, &memory)) {
+            printf("%s memory cannot be had here\n", fr_device_kind_name(taken[i]));
+            continue;
+        }
         region = must_pin(memory.address + 100, BYTES, 100);
         CHECK(must_pin(memory.address + 2 * BYTES, 1, 2 * BYTES) == region, "it is one allocation");
-        CHECK(registered() == i + 1);
+        CHECK(registered() == ++count);
         CHECK(pin(memory.address + 100, memory.bytes, &region, &offset) == FR_ERR_UNSUPPORTED ||
                   memory.bytes > 4 * BYTES,
               "beyond the allocation");
@@ -135,7 +140,7 @@ static void test_kinds(void)
         struct driver_memory memory = allocate(refused[i], BYTES);
         CHECK(pin(memory.address, BYTES, &region, &offset) == FR_ERR_UNSUPPORTED);
     }
-    CHECK(registered() == FR_ARRAY_LENGTH(taken));
+    CHECK(registered() == count && count >= 2);
     finish();
 }
 

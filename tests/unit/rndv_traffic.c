@@ -503,11 +503,18 @@ static void run_slow(void)
     pair_end();
 }
 
+// Processes of a GPU without MPS take turns on it, for which real machines need no help. These
+// messages are to stay on it all the same.
+#define TURNS                                                                                      \
+    {                                                                                              \
+        "FRSIM_MPS=0", "FABRAIL_SHARED_GPU_MIN=0"                                                  \
+    }
+
 int main(int count, char **arguments)
 {
     static const struct process_case cases[] = {
-        {.name = "traffic", .count = 3, .run = run_traffic},
-        {.name = "slow", .count = 2, .run = run_slow},
+        {.name = "traffic", .count = 3, .run = run_traffic, .common = TURNS},
+        {.name = "slow", .count = 2, .run = run_slow, .common = TURNS},
         {.name = NULL},
     };
     return process_main(cases, count, arguments);
