@@ -1,6 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # For the scripts of this folder that make driver calls fail.
 
+# The answers of calls that fail, which serve in turn: UNKNOWN, NOT_SUPPORTED and NOT_PERMITTED.
+answers=(${FR_TEST_ANSWERS:-999 801 800})
+
+# Says the answer of the INDEXth run of a test.
+answer_of() # INDEX
+{
+    echo "${answers[$(($1 % ${#answers[@]}))]}"
+}
+
 # Says what is wrong with a run whose output is in OUT and that had a failing call; nothing if it ended
 # with the right bytes or with a clear MPI error.
 fault_of() # STATUS OUT
