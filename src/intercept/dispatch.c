@@ -260,14 +260,6 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     return verdict;
 }
 
-// Returns whether a call on a window is as good as none: there are no windows over device memory,
-// and nobody depends on this process.
-static inline bool are_windows_plain(void)
-{
-    return !fr_rma_any() && !fr_request_any_tracked() &&
-           atomic_load_explicit(&fr_request_pending_count, memory_order_acquire) == 0;
-}
-
 // Returns whether an access has host memory alone: ordinary, or any while no driver is there.
 static bool is_access_plain(const struct fr_intercept_entry *entry, const fr_word *registers)
 {
@@ -278,19 +270,27 @@ static bool is_access_plain(const struct fr_intercept_entry *entry, const fr_wor
     return i == entry->buffer_count || !fr_device_present();
 }
 
-// Tells what most calls need.
-static inline enum check check_fast(const struct fr_intercept_entry *entry,
-                                    const fr_word *registers)
+// A call on a window is plain if there are no windows over device memory, nobody depends on this
+// process, and its buffers are host memory.
+struct fr_intercept_verdict fr_intercept_fastpath_window(unsigned slot, void *real,
+                                                         const fr_word *registers,
+                                                         const fr_word *stack)
 {
-    const enum fr_intercept_plain plain = entry->plain;
+    const struct fr_intercept_entry *entry = &fr_intercept_entries[slot / 2];
+    if (!fr_rma_any() && !fr_request_any_tracked() &&
+        atomic_load_explicit(&fr_request_pending_count, memory_order_acquire) == 0 &&
+        (entry->plain == FR_PLAIN_WINDOW || is_access_plain(entry, registers)))
+        return (struct fr_intercept_verdict){.jump = real};
+    return fr_intercept_dispatch_fully(slot, registers, stack);
+}
+
+// Tells what most calls need.
+static inline enum check check_fast(enum fr_intercept_plain plain, const fr_word *registers)
+{
     if (plain == FR_PLAIN_REQUESTS)
         return fr_request_any_tracked() ? CHECK_FAST : CHECK_PLAIN;
-    if (plain == FR_PLAIN_LATER)
+    if (plain >= FR_PLAIN_LATER)
         return CHECK_FAST;
-    if (plain == FR_PLAIN_WINDOW)
-        return are_windows_plain() ? CHECK_PLAIN : CHECK_FULLY;
-    if (plain == FR_PLAIN_ACCESS || plain == FR_PLAIN_ACCESSES)
-        return are_windows_plain() && is_access_plain(entry, registers) ? CHECK_PLAIN : CHECK_FULLY;
     if (FR_UNLIKELY(plain == FR_PLAIN_NEVER || !fr_device_is_ordinary((const void *)registers[0])))
         return CHECK_FULLY;
     if (!fr_intercept_rndv_is_enabled)
@@ -342,8 +342,7 @@ bool fr_intercept_attend(void)
 }
 
 // Runs errands, but not from within the MPI library, which may be in the middle of something.
-static __attribute__((noinline, cold)) void look_for_errands(const fr_word *registers,
-                                                             const fr_word *stack)
+static void look_for_errands(const fr_word *registers, const fr_word *stack)
 {
     enum { LOOK_NS = 100000000 };
     static _Atomic int64_t looked_ns;
@@ -362,6 +361,13 @@ static __attribute__((noinline, cold)) void look_for_errands(const fr_word *regi
         run_errands(registers);
 }
 
+static __attribute__((noinline, cold)) struct fr_intercept_verdict
+dispatch_after_errands(unsigned slot, const fr_word *registers, const fr_word *stack)
+{
+    look_for_errands(registers, stack);
+    return fr_intercept_dispatch_fully(slot, registers, stack);
+}
+
 // Returns whether a call may run errands. One call in so many reads the clock.
 static inline bool may_run_errands(const struct fr_intercept_entry *entry)
 {
@@ -372,15 +378,16 @@ static inline bool may_run_errands(const struct fr_intercept_entry *entry)
             FR_UNLIKELY(atomic_load_explicit(&fr_intercept_is_to_prove, memory_order_relaxed)));
 }
 
+// Makes no call but as its last step, so it saves no registers.
 FR_HOT struct fr_intercept_verdict fr_intercept_dispatch(unsigned slot, const fr_word *registers,
                                                          const fr_word *stack)
 {
     const struct fr_intercept_entry *entry = &fr_intercept_entries[slot / 2];
     if (may_run_errands(entry))
-        look_for_errands(registers, stack);
+        return dispatch_after_errands(slot, registers, stack);
     if (FR_UNLIKELY(fr_intercept_handler_frame != 0 || fr_request_looks_at_all()))
         return fr_intercept_dispatch_fully(slot, registers, stack);
-    enum check check = check_fast(entry, registers);
+    enum check check = check_fast(entry->plain, registers);
     if (check == CHECK_PLAIN)
         return (struct fr_intercept_verdict){.jump = entry->real};
     if (check == CHECK_FAST && entry->fast)

@@ -103,7 +103,9 @@ static void set_entry(enum fr_fn fn)
     entry->plain = plain_of(fn);
     // A report counts every call that is looked at. Senders over rails may wait for a word.
     bool never = entry->plain == FR_PLAIN_NEVER || fr_report_on || fr_intercept_wants_host_rails();
-    entry->fast = never ? NULL : fr_intercept_fastpaths[fn];
+    entry->fast = entry->plain >= FR_PLAIN_WINDOW ? fr_intercept_fastpath_window
+                  : never                         ? NULL
+                                                  : fr_intercept_fastpaths[fn];
     if (FR_UNLIKELY(fr_core_settings()->sync != FR_SYNC_OFF))
         fr_intercept_guard(fn);
 }

@@ -53,10 +53,10 @@ enum fr_intercept_plain {
     FR_PLAIN_SEND,     // (buffer, int count, datatype, ...)
     FR_PLAIN_RECEIVE,  // (buffer, int count, datatype, ...)
     FR_PLAIN_REQUESTS, // as FR_CHECK_NO_REQUESTS
+    FR_PLAIN_LATER,    // its fast handler tells, as it does of those below
     FR_PLAIN_WINDOW,   // as FR_CHECK_NO_ACCESS
     FR_PLAIN_ACCESS,   // (buffer, ...), as FR_CHECK_RMA
     FR_PLAIN_ACCESSES, // buffers among the arguments in registers, as FR_CHECK_RMA
-    FR_PLAIN_LATER,    // its fast handler tells
 };
 
 // The entry of a function. Written once, when the MPI library is found.

@@ -100,14 +100,14 @@ extern FR_TLS uintptr_t fr_intercept_handler_frame;
 // Returns the address that the application's call returns to. Called in a handler.
 uintptr_t fr_intercept_call_site(void);
 
-// Quick handlers (host_fastpath.c, receive.c) do what most calls need that have to be looked at,
-// and nothing else. A call that may need more they leave to fr_intercept_dispatch_fully. `real` is
-// the real function.
+// Fast handlers (host_fastpath.c, receive.c, dispatch.c) do what most calls need that have to be
+// looked at, and nothing else. They leave a call that may need more to fr_intercept_dispatch_fully.
+// `real` is the real function.
 typedef struct fr_intercept_verdict
 fr_intercept_fastpath(unsigned slot, void *real, const fr_word *registers, const fr_word *stack);
 extern fr_intercept_fastpath *const fr_intercept_fastpaths[]; // by function; NULL for none
-fr_intercept_fastpath fr_intercept_fastpath_recv, fr_intercept_fastpath_irecv,
-    fr_intercept_fastpath_sendrecv;
+fr_intercept_fastpath fr_intercept_fastpath_window, fr_intercept_fastpath_recv,
+    fr_intercept_fastpath_irecv, fr_intercept_fastpath_sendrecv;
 struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_word *registers,
                                                         const fr_word *stack);
 

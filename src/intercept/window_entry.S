@@ -93,7 +93,7 @@ fr_full: // in reach of a branch by condition
 
 #endif
 
-// Begins an entry. Goes on to fr_stub_enter where are_windows_plain in dispatch.c does not hold, or
+// Begins an entry. Goes on to fr_stub_enter where fr_intercept_fastpath_window would not go on, or
 // for errands.
 .macro fr_entry name
     fr_hidden_function \name 6
