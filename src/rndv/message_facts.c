@@ -264,8 +264,10 @@ static size_t length_in_turn(const struct fr_rndv_message *message, unsigned tur
 // matched.
 static bool may_be_confused(const struct fr_rndv_message *message)
 {
+    if (!message->parts)
+        return false;
     const struct fr_job_facts *receiver = fr_job_facts_of(message->address.to);
-    return message->parts && (receiver == NULL || receiver->has_threads);
+    return receiver == NULL || receiver->has_threads;
 }
 
 // Where the receiver has threads and any byte may be the last, the shortest lengths take turns.
