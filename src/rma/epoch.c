@@ -51,10 +51,10 @@ enum fr_status fr_rma_fence(struct fr_rma_window *window, bool is_last)
         return FR_ERR_EPOCH;
     enum fr_status status = fr_rma_flush(window);
     enum fr_status synced = fr_rma_sync(window);
-    enum fr_status met = fr_rma_meet_all(window);
+    enum fr_status reached = fr_rma_barrier_all(window);
     atomic_store_explicit(&window->fenced, !is_last, memory_order_relaxed);
     atomic_store_explicit(&window->used, false, memory_order_relaxed);
-    return status != FR_OK ? status : synced != FR_OK ? synced : met;
+    return status != FR_OK ? status : synced != FR_OK ? synced : reached;
 }
 
 static enum fr_status show_own(struct fr_rma_window *window, int target)

@@ -3,8 +3,8 @@
 // acquire. A device has finished its stores before its process tells of them.
 #include "config.h"
 
+#include "rma/directory.h"
 #include "rma/rma_int.h"
-#include "rma/shelf.h"
 
 #include "fabrail/job.h"
 #include "fabrail/rndv/progress.h"
@@ -14,7 +14,7 @@
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2, "between processes");
 
 struct fr_rma_header {
-    _Atomic uint64_t arrived; // ranks at meetings, of all meetings together
+    _Atomic uint64_t arrived; // ranks at barriers, of all barriers together
     char rest[FR_CONTROL_LINE_BYTES - 8];
 };
 
@@ -43,7 +43,7 @@ static size_t whole_lines(size_t bytes)
 static size_t row_bytes(const struct fr_rma_words *words)
 {
     return sizeof(struct fr_rma_line) + whole_lines((size_t)words->size * sizeof(struct cell)) +
-           (words->is_dynamic ? fr_rma_shelf_bytes() : 0);
+           (words->is_dynamic ? fr_rma_directory_bytes() : 0);
 }
 
 static struct fr_rma_line *line_of(const struct fr_rma_words *words, int rank)
@@ -56,10 +56,10 @@ static struct cell *cell_of(const struct fr_rma_words *words, int rank, int tell
     return (struct cell *)(void *)(line_of(words, rank) + 1) + teller;
 }
 
-struct fr_rma_shelf *fr_rma_words_shelf(const struct fr_rma_words *words, int rank)
+struct fr_rma_directory *fr_rma_words_directory(const struct fr_rma_words *words, int rank)
 {
     size_t cells = whole_lines((size_t)words->size * sizeof(struct cell));
-    return (struct fr_rma_shelf *)(void *)((char *)(line_of(words, rank) + 1) + cells);
+    return (struct fr_rma_directory *)(void *)((char *)(line_of(words, rank) + 1) + cells);
 }
 
 enum fr_status fr_rma_words_open(struct fr_rma_words *words, bool create)
@@ -134,10 +134,10 @@ enum fr_status fr_rma_wait_step(struct fr_rma_wait *wait)
                : FR_ERR_MPI;
 }
 
-enum fr_status fr_rma_words_meet(struct fr_rma_words *words)
+enum fr_status fr_rma_words_barrier(struct fr_rma_words *words)
 {
     _Atomic uint64_t *arrived = &words->header->arrived;
-    uint64_t all = ++words->meetings * (uint64_t)words->size;
+    uint64_t all = ++words->barriers * (uint64_t)words->size;
     struct fr_rma_wait wait = fr_rma_wait_begin(words, "all ranks of a window", -1);
     enum fr_status status = FR_OK;
     atomic_fetch_add_explicit(arrived, 1, memory_order_acq_rel);
@@ -240,7 +240,7 @@ void fr_rma_words_complete(struct fr_rma_words *words, int to)
     atomic_fetch_add_explicit(&cell_of(words, to, words->rank)->completes, 1, memory_order_release);
 }
 
-void fr_rma_words_told(struct fr_rma_words *words, int from, bool posted)
+void fr_rma_words_note(struct fr_rma_words *words, int from, bool posted)
 {
     struct cell *cell = cell_of(words, words->rank, from);
     atomic_fetch_add_explicit(posted ? &cell->posts : &cell->completes, 1, memory_order_release);

@@ -18,8 +18,8 @@ struct fr_rma_words {
     const int *world; // ranks in MPI_COMM_WORLD; the window's
     int rank, size;
     bool named;        // the name may still exist
-    bool is_dynamic;   // each rank has a shelf
-    uint64_t meetings; // that this rank has come to
+    bool is_dynamic;   // each rank has a directory
+    uint64_t barriers; // that this rank has come to
 };
 
 // Makes the words with `create`, which draws their secret; else maps those of the secret.
@@ -45,7 +45,7 @@ struct fr_rma_wait fr_rma_wait_begin(const struct fr_rma_words *words, const cha
 FR_MUST_CHECK enum fr_status fr_rma_wait_step(struct fr_rma_wait *wait);
 
 // Waits until all ranks have come here.
-FR_MUST_CHECK enum fr_status fr_rma_words_meet(struct fr_rma_words *words);
+FR_MUST_CHECK enum fr_status fr_rma_words_barrier(struct fr_rma_words *words);
 
 // Take and give back a rank's lock, first come first served. A lock that was not given back for a
 // rank that is gone fails all who wait for it.
@@ -67,8 +67,8 @@ FR_MUST_CHECK enum fr_status fr_rma_words_update_begin(struct fr_rma_words *word
 bool fr_rma_words_update_try(struct fr_rma_words *words, int target);
 void fr_rma_words_update_end(struct fr_rma_words *words, int target);
 
-// Shelves, of dynamic windows: memory that a rank shows to the others of its host. One thread of
-// the owner at a time puts memory on it, if there is room, and takes it away.
+// Directories, of dynamic windows: memory that a rank shows to the others of its host. One thread
+// of the owner at a time puts memory on it, if there is room, and takes it away.
 struct fr_ipc_handle;
 void fr_rma_words_show(struct fr_rma_words *words, const struct fr_ipc_handle *handle,
                        uint64_t base, uint64_t bytes);
@@ -78,7 +78,7 @@ void fr_rma_words_hide(struct fr_rma_words *words, uint64_t base);
 uint32_t fr_rma_words_version(const struct fr_rma_words *words, int rank);
 
 // Finds memory of a rank that holds bytes [low, high). Returns FR_ERR_NOT_FOUND if there is none,
-// and FR_ERR_LIMIT where the shelf has been changing for so long that nobody can tell.
+// and FR_ERR_LIMIT where the directory has been changing for so long that nobody can tell.
 FR_MUST_CHECK enum fr_status fr_rma_words_find(const struct fr_rma_words *words, int rank,
                                                uint64_t low, uint64_t high,
                                                struct fr_ipc_handle *handle, uint64_t *base,
@@ -89,7 +89,7 @@ void fr_rma_words_post(struct fr_rma_words *words, int to);
 void fr_rma_words_complete(struct fr_rma_words *words, int to);
 
 // Notes that a rank of another host has told this one so.
-void fr_rma_words_told(struct fr_rma_words *words, int from, bool posted);
+void fr_rma_words_note(struct fr_rma_words *words, int from, bool posted);
 
 // Return how many times a rank has told this one so.
 uint32_t fr_rma_words_posts_of(const struct fr_rma_words *words, int from);

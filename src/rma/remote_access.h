@@ -130,13 +130,13 @@ uint32_t fr_rma_operation_index(fr_word operation);
 bool fr_rma_element_from(uint32_t index, fr_word *type);
 bool fr_rma_operation_from(uint32_t index, fr_word *operation);
 
-// ---- meetings
+// ---- barriers
 
 // Waits until all ranks of a window have come here.
-FR_MUST_CHECK enum fr_status fr_rma_meet_all(struct fr_rma_window *window);
+FR_MUST_CHECK enum fr_status fr_rma_barrier_all(struct fr_rma_window *window);
 
 // Notes that another rank has come.
-void fr_rma_meet_note(struct fr_rma_window *window, const struct fr_rma_head *head);
-void fr_rma_meetings_free(struct fr_rma_window *window);
+void fr_rma_barrier_note(struct fr_rma_window *window, const struct fr_rma_head *head);
+void fr_rma_barriers_free(struct fr_rma_window *window);
 
 #endif

@@ -25,14 +25,14 @@ struct fr_rma_part {
     bool is_remote;           // its words are not: it is on another host
     _Atomic unsigned pending; // requests to it that have no answer yet
     uint32_t starts;          // epochs that this rank has started there
-    uint32_t version;         // of its shelf, that mappings of a dynamic window agree with
+    uint32_t version;         // of its directory, that mappings of a dynamic window agree with
     uint32_t completes;       // that are expected of that rank, of all epochs together
 };
 
 struct fr_rma_region;
 struct fr_rma_request;
 struct fr_rma_message;
-struct fr_rma_meeting;
+struct fr_rma_barrier;
 enum {
     FR_RMA_MOST_BYTES = 1 << 18,  // data of a message
     FR_RMA_SLICE_BYTES = 1 << 22, // that go over host memory at a time, or by one rendezvous
@@ -77,7 +77,7 @@ struct fr_rma_window {
     uint64_t last_request;
     enum fr_status remote_status;    // the first failure
     struct fr_rma_message *waiters;  // for this rank's lock; the thread that makes progress
-    struct fr_rma_meeting *meetings; // by the lock of meet.c
+    struct fr_rma_barrier *barriers; // by the lock of barrier.c
 };
 
 static inline struct fr_rma_part *fr_rma_own_part(struct fr_rma_window *window)

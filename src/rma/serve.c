@@ -269,8 +269,8 @@ static bool serve(struct fr_rma_window *window, struct fr_rma_message *message)
 {
     const struct fr_rma_head *head = message->head;
     switch ((enum fr_rma_kind)head->kind) {
-    case FR_RMA_MEET:
-        fr_rma_meet_note(window, head);
+    case FR_RMA_BARRIER:
+        fr_rma_barrier_note(window, head);
         fr_rma_message_free(message);
         return true;
     case FR_RMA_PUT:
@@ -296,10 +296,10 @@ static bool serve(struct fr_rma_window *window, struct fr_rma_message *message)
         fr_rma_words_unlock(&window->words, window->rank, head->extra);
         break;
     case FR_RMA_POST:
-        fr_rma_words_told(&window->words, head->from, true);
+        fr_rma_words_note(&window->words, head->from, true);
         break;
     case FR_RMA_COMPLETE:
-        fr_rma_words_told(&window->words, head->from, false);
+        fr_rma_words_note(&window->words, head->from, false);
         break;
     default:
         fr_rma_message_free(message);

@@ -92,7 +92,7 @@ static void free_window(struct fr_rma_window *window)
         unmap(&window->parts[rank]);
     fr_rma_remote_forget(window);
     fr_rma_waiters_free(window);
-    fr_rma_meetings_free(window);
+    fr_rma_barriers_free(window);
     fr_rma_regions_free(window);
     fr_device_memory_destroy(&window->memory);
     fr_rma_words_close(&window->words);
@@ -236,7 +236,8 @@ static void send_again(struct fr_rma_window *window, const struct fr_rma_advert 
 }
 
 // Finds whether ranks have to send messages. Returns the rank that stands in the way, and writes
-// why; NULL if none does. Ranks FR_RMA_BY_CALLS meet before collectives, and others do not.
+// why; NULL if none does. Ranks FR_RMA_BY_CALLS pass a barrier before collectives, and others do
+// not.
 static const struct fr_rma_advert *
 judge_messages(struct fr_rma_window *window, const struct fr_rma_advert *adverts, unsigned *why)
 {
@@ -412,7 +413,7 @@ enum fr_status fr_rma_window_close(struct fr_rma_window *window, enum fr_status 
     if (fr_rma_has_epoch(window))
         return FR_ERR_EPOCH;
     *flushed = fr_rma_flush(window);
-    enum fr_status status = fr_rma_meet_all(window);
+    enum fr_status status = fr_rma_barrier_all(window);
     struct fr_rma_wait wait =
         fr_rma_wait_begin(&window->words, "messages about a window to leave", -1);
     while (status == FR_OK && window->is_remote && fr_rma_messages_under_way())

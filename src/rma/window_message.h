@@ -3,22 +3,22 @@
 // not reach, and their answers. They go by MPI, on Fabrail's own communicator.
 //
 // A target takes messages wherever its process makes progress, and never waits for anybody while it
-// acts on one. Each request but FR_RMA_MEET has one answer. An origin has few requests under way,
-// so what waits at a target is bounded.
+// acts on one. Each request but FR_RMA_BARRIER has one answer. An origin has few requests under
+// way, so what waits at a target is bounded.
 #ifndef FR_RMA_WINDOW_MESSAGE_H
 #define FR_RMA_WINDOW_MESSAGE_H
 
 #include "fabrail/staging.h"
 
 enum fr_rma_kind {
-    FR_RMA_MEET = 1,   // the sender has come to a meeting: `name`, and its round in `extra`
-    FR_RMA_PUT,        // `extra`: FR_RMA_BY_RENDEZVOUS, with an RTS in place of the data
-    FR_RMA_GET,        // the same, and its answer has an RTS
-    FR_RMA_ACCUMULATE, // `extra` has FR_RMA_WITH_ bits. With FR_RMA_BY_RENDEZVOUS, an RTS in place
-                       // of the origin's data, and perhaps one in the answer
-    FR_RMA_LOCK,       // answered when the sender has the lock; `extra`: exclusive
-    FR_RMA_UNLOCK,     // `extra`: exclusive
-    FR_RMA_GIVE_UP,    // the sender waits no longer for the lock of request `name`
+    FR_RMA_BARRIER = 1, // the sender has come to a barrier: `name`, and its round in `extra`
+    FR_RMA_PUT,         // `extra`: FR_RMA_BY_RENDEZVOUS, with an RTS in place of the data
+    FR_RMA_GET,         // the same, and its answer has an RTS
+    FR_RMA_ACCUMULATE,  // `extra` has FR_RMA_WITH_ bits. With FR_RMA_BY_RENDEZVOUS, an RTS in place
+                        // of the origin's data, and perhaps one in the answer
+    FR_RMA_LOCK,        // answered when the sender has the lock; `extra`: exclusive
+    FR_RMA_UNLOCK,      // `extra`: exclusive
+    FR_RMA_GIVE_UP,     // the sender waits no longer for the lock of request `name`
     FR_RMA_POST,
     FR_RMA_COMPLETE,
     FR_RMA_ANSWER,
@@ -35,7 +35,7 @@ enum {
 struct fr_rma_head {
     uint64_t window; // its name
     uint64_t number; // of the request, which its answer has as well
-    uint64_t name;   // of the communicator of a meeting
+    uint64_t name;   // of the communicator of a barrier
     uint64_t bytes;  // of memory of the target, which the runs describe
     uint32_t kind;
     int32_t from; // rank in the window

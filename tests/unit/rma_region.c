@@ -3,8 +3,8 @@
 // no more, and stays while nobody can tell.
 #include "config.h"
 
+#include "rma/directory.h"
 #include "rma/region.h"
-#include "rma/shelf.h"
 
 #include "check.h"
 
@@ -43,7 +43,7 @@ static void show(uint64_t base)
 int main(void)
 {
     _Alignas(64) static char rows[1 << 16];
-    CHECK(SIZE * (fr_rma_shelf_bytes() + 1024) < sizeof(rows));
+    CHECK(SIZE * (fr_rma_directory_bytes() + 1024) < sizeof(rows));
     window.words.rows = rows;
     others = window.words;
     others.rank = OTHER;
@@ -53,7 +53,8 @@ int main(void)
     CHECK(unpinned == 0, "nothing is taken away");
 
     fr_rma_words_hide(&others, 1 << 20);
-    _Atomic uint32_t *writes = (void *)fr_rma_words_shelf(&others, OTHER); // which it begins with
+    _Atomic uint32_t *writes =
+        (void *)fr_rma_words_directory(&others, OTHER); // which it begins with
     atomic_fetch_add(writes, 1);
     fr_rma_regions_trim(&window);
     CHECK(unpinned == 0, "the owner is in the middle of a write");

@@ -264,17 +264,17 @@ static void check_inbox(struct fr_rma_window *window)
         coming[coming_count]->from = coming[coming_count]->head->from = i % 2 ? OTHER : ORIGIN;
         coming_count++;
     }
-    struct fr_rma_message *meets = fr_rma_message_new(sizeof(struct fr_rma_head));
-    CHECK(meets != NULL);
-    *meets->head = (struct fr_rma_head){.kind = FR_RMA_MEET, .window = NAME, .from = THIRD};
-    meets->from = THIRD;
-    coming[coming_count++] = meets;
+    struct fr_rma_message *barrier = fr_rma_message_new(sizeof(struct fr_rma_head));
+    CHECK(barrier != NULL);
+    *barrier->head = (struct fr_rma_head){.kind = FR_RMA_BARRIER, .window = NAME, .from = THIRD};
+    barrier->from = THIRD;
+    coming[coming_count++] = barrier;
     has_room = true;
     for (unsigned i = 0; i < 3; i++)
         fr_rma_progress();
     CHECK(received_count == coming_count && fr_rma_messages_taken() == before + 1);
     CHECK(landing_count == landings_before + 4, "two of each rank: %u", landing_count);
-    fr_rma_meetings_free(window);
+    fr_rma_barriers_free(window);
     fr_rma_remote_leave(window);
     for (unsigned i = landings_before; i < landing_count; i++)
         land(i, 0, FR_ERR_CANCELLED);
