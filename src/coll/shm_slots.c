@@ -26,7 +26,7 @@ struct slot {
     uint64_t round;
     // Its segment was closed while others may read the slot. The segment ends with the slot's next
     // use.
-    bool left;
+    bool closed;
 };
 
 static struct fr_lock lock = FR_LOCK_INIT;
@@ -109,7 +109,7 @@ void fr_coll_slots_release(void)
 {
     fr_core_lock(&lock);
     for (int i = 0; i < claimed; i++) {
-        if (slots[i].left)
+        if (slots[i].closed)
             fr_coll_segment_free(slots[i].segment);
         slots[i] = (struct slot){.segment = NULL};
     }
@@ -146,7 +146,7 @@ static int find_vacant(void) FR_REQUIRES(lock)
 
 static void take_from_last(struct slot *slot) FR_REQUIRES(lock)
 {
-    if (slot->left)
+    if (slot->closed)
         fr_coll_segment_free(slot->segment);
     else if (slot->segment)
         fr_coll_segment_lose_slot(slot->segment);
@@ -181,7 +181,7 @@ bool fr_coll_slots_leave(const int *own)
     if (*own >= 0) {
         struct slot *slot = &slots[*own];
         over = is_over(slot);
-        slot->left = !over;
+        slot->closed = !over;
         if (over)
             *slot = (struct slot){.segment = NULL};
     }

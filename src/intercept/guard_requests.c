@@ -102,13 +102,13 @@ static void give_up(struct hold *hold)
     free(hold);
 }
 
-static void give_up_left(void)
+static void give_up_abandoned(void)
 {
     while (innermost && innermost->call < fr_request_outermost)
         give_up(innermost);
 }
 
-// Calls made from inside of this one, which are over, may have been left.
+// Calls made from inside of this one, which are over, may have been abandoned.
 static void hold_free(struct hold *hold)
 {
     while (innermost != hold)
@@ -120,7 +120,7 @@ static void hold_free(struct hold *hold)
 static struct fr_guard_op *take(fr_word request)
 {
     struct fr_guard_op *found = NULL;
-    give_up_left();
+    give_up_abandoned();
     fr_core_lock(&table_lock);
     HASH_FIND(hh, table, &request, sizeof(request), found);
     if (found)
@@ -131,7 +131,7 @@ static struct fr_guard_op *take(fr_word request)
 
 int fr_guard_call_with(struct fr_guard_op *guarded, enum fr_fn fn, fr_word *args)
 {
-    give_up_left();
+    give_up_abandoned();
     struct hold *hold = hold_new(1);
     if (hold)
         hold->taken[0] = guarded;

@@ -55,8 +55,8 @@ static bool is_active(const struct fr_request_op *op)
     return !complete;
 }
 
-// Ends what the call that was left would have ended.
-static void end_left(struct fr_request_op *op)
+// Ends what the call that was abandoned would have ended.
+static void end_abandoned(struct fr_request_op *op)
 {
     if (op->arrival)
         (void)fr_request_arrival_finish(op);
@@ -74,7 +74,7 @@ static size_t leave_active(struct fr_request_op **ops, size_t count)
             fr_request_table_unclaim(&ops[i], 1);
             ops[i] = NULL;
         } else if (ops[i] && ops[i]->active) {
-            end_left(ops[i]);
+            end_abandoned(ops[i]);
         }
         left += ops[i] != NULL;
     }

@@ -125,7 +125,7 @@ bool fr_request_holds_rts(struct fr_request_op *op, struct fr_rndv_incoming *inc
 {
     unsigned char data[FR_RNDV_RTS_BYTES];
     const struct fr_staging_view *view = fr_request_receive_view(op);
-    if (!op->receive.takes_rts || op->claim.left || !has_room(view) || !may_look(op, view))
+    if (!op->receive.takes_rts || op->claim.abandoned || !has_room(view) || !may_look(op, view))
         return false;
     if (!fr_staging_is_packed(view))
         fr_staging_peek_on_host(view, data, sizeof(data));

@@ -173,41 +173,41 @@ void fr_request_table_remove(struct fr_request_op *op)
 
 // Returns whether a call of this thread that is not the present one has claimed an operation whose
 // request does not outlive its completion.
-static bool may_be_left(const struct fr_request_op *op) FR_REQUIRES(table_lock)
+static bool may_be_abandoned(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
-    return !op->persistent && (op->claim.left || (op->claim.held && !is_claimed(op)));
+    return !op->persistent && (op->claim.abandoned || (op->claim.held && !is_claimed(op)));
 }
 
-// Returns whether the call that has claimed an operation was left for certain. Otherwise it may be
-// going on, and this thread be in its error handler.
-static bool is_left(const struct fr_request_op *op) FR_REQUIRES(table_lock)
+// Returns whether the call that has claimed an operation was abandoned for certain. Otherwise it
+// may be going on, and this thread be in its error handler.
+static bool is_abandoned(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
     return op->claim.thread == &fr_request_call &&
            (!op->claim.held || op->claim.call < fr_request_outermost);
 }
 
-// Marks the operations of a list under this request that may have been left. Returns one of them,
-// NULL if there is none.
-static struct fr_request_op *mark_left(struct fr_request_op *list, fr_word request)
+// Marks the operations of a list under this request that may have been abandoned. Returns one of
+// them, NULL if there is none.
+static struct fr_request_op *mark_abandoned(struct fr_request_op *list, fr_word request)
     FR_REQUIRES(table_lock)
 {
     for (struct fr_request_op *op = list; op; op = op->next) {
-        if (op->key != request || !may_be_left(op))
+        if (op->key != request || !may_be_abandoned(op))
             continue;
-        op->claim.left = true;
-        if (is_left(op))
+        op->claim.abandoned = true;
+        if (is_abandoned(op))
             return op;
     }
     return NULL;
 }
 
-static struct fr_request_op *find_left(fr_word request)
+static struct fr_request_op *find_abandoned(fr_word request)
 {
     struct fr_request_op *first = NULL;
     fr_core_lock(&table_lock);
     HASH_FIND(hh, table, &request, sizeof(request), first);
-    struct fr_request_op *op = mark_left(first, request);
-    op = op ? op : mark_left(overflow, request);
+    struct fr_request_op *op = mark_abandoned(first, request);
+    op = op ? op : mark_abandoned(overflow, request);
     if (op)
         end_early(op);
     fr_core_unlock(&table_lock);
@@ -218,7 +218,7 @@ static struct fr_request_op *find_left(fr_word request)
 void fr_request_table_drop_abandoned(fr_word request)
 {
     struct fr_request_op *op;
-    while ((op = find_left(request))) {
+    while ((op = find_abandoned(request))) {
         fr_request_table_remove(op);
         fr_request_op_free(op);
     }
@@ -282,7 +282,7 @@ void fr_request_hide(struct fr_request_op *op)
 
 static bool is_free(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
-    return !op->claim.left && !is_claimed(op);
+    return !op->claim.abandoned && !is_claimed(op);
 }
 
 static struct fr_request_op *find_unclaimed(fr_word request) FR_REQUIRES(table_lock)
@@ -348,9 +348,9 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
         fr_word request = fr_abi_handle_load(requests, i);
         ops[i] = request == fr_abi_mpi.REQUEST_NULL ? NULL : find_idle(request);
         if (ops[i]) {
-            ops[i]->claim.again = ops[i]->claim.held && is_left(ops[i]);
+            ops[i]->claim.again = ops[i]->claim.held && is_abandoned(ops[i]);
             fr_request_claim(ops[i]);
-            end_early(ops[i]); // of a look that was left
+            end_early(ops[i]); // of a look that was abandoned
             found++;
         }
     }
@@ -361,7 +361,7 @@ size_t fr_request_table_claim(const void *requests, size_t count, struct fr_requ
 static bool may_claim_early(const struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
     return op->receive.takes_rts && !op->claim.held && !op->delivered && op->active &&
-           !op->claim.left;
+           !op->claim.abandoned;
 }
 
 size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, size_t skip)
@@ -391,15 +391,15 @@ void fr_request_table_end(struct fr_request_op *op)
 }
 
 // Operations leave the table, or end, before the application's buffers may go. Those of a call of
-// this thread that was left have not ended.
+// this thread that was abandoned have not ended.
 size_t fr_request_table_take_incoming(struct fr_rndv_incoming *incoming, size_t max)
 {
     size_t count = 0;
     fr_core_lock(&table_lock);
     struct walk walk;
     for (struct fr_request_op *op = walk_first(&walk); op && count < max; op = walk_next(&walk)) {
-        bool is_left = op->claim.held && !is_claimed(op);
-        count += !is_left && fr_request_holds_rts(op, &incoming[count]) &&
+        bool is_abandoned = op->claim.held && !is_claimed(op);
+        count += !is_abandoned && fr_request_holds_rts(op, &incoming[count]) &&
                  !fr_rndv_incoming_take_known(&incoming[count]);
     }
     fr_core_unlock(&table_lock);

@@ -30,7 +30,7 @@ void fr_request_table_remove(struct fr_request_op *op);
 // value.
 void fr_request_table_drop_abandoned(fr_word request);
 
-// Does fr_request_table_drop_abandoned if calls of this thread may have been left.
+// Does fr_request_table_drop_abandoned if calls of this thread may have been abandoned.
 static inline void fr_request_table_make_way(fr_word request)
 {
     if (FR_UNLIKELY(fr_request_any_abandoned))

@@ -68,7 +68,7 @@ static void put_back(struct fr_request_op *op)
 
 // Returns whether an error handler has left the call that had the operation in hand. It is not
 // known whether MPI still writes its memory, so that is never given back.
-static bool is_left(const struct fr_request_op *op)
+static bool is_abandoned(const struct fr_request_op *op)
 {
     return op->claim.held && op->claim.thread == &fr_request_call &&
            op->claim.call < fr_request_outermost;
@@ -91,14 +91,14 @@ static bool is_send(const struct fr_request_op *op)
 static struct fr_request_op *take_in_hand(uint64_t since, bool sends)
 {
     fr_core_lock(&freed_lock);
-    struct fr_request_op *op = freed, *left = NULL;
+    struct fr_request_op *op = freed, *abandoned = NULL;
     for (; op && (op->claim.held || op->looked > since || (!sends && is_send(op))); op = op->next)
-        left = is_left(op) ? op : left;
+        abandoned = is_abandoned(op) ? op : abandoned;
     if (op)
         take(op);
     fr_core_unlock(&freed_lock);
-    if (FR_UNLIKELY(left != NULL))
-        forget_freed(left);
+    if (FR_UNLIKELY(abandoned != NULL))
+        forget_freed(abandoned);
     return op;
 }
 

@@ -72,10 +72,10 @@ struct fr_request_op {
     _Atomic bool active;    // started and not yet completed
     _Atomic bool delivered; // copied back or taken before the request was completed
     struct {
-        bool held;  // claimed by a call that completes requests or looks for messages
-        bool early; // to receive early, which does not take long
-        bool left;  // its request is over, and another one may have its value
-        bool again; // an error handler has left the call that had claimed it before
+        bool held;      // claimed by a call that completes requests or looks for messages
+        bool early;     // to receive early, which does not take long
+        bool abandoned; // its request is over, and another one may have its value
+        bool again;     // an error handler has left the call that had claimed it before
         const void *thread;
         uint64_t call; // number of that thread's call
     } claim;
