@@ -119,20 +119,21 @@ void fr_core_job_name(char name[FR_CORE_JOB_NAME_BYTES]);
 // the environment's.
 const char *fr_core_job_value(const char *name);
 
-// Number of errands. An errand is something that this process holds for other processes, or has
-// from them. Calls of MPI look after errands now and then, also while the program uses host memory
-// alone. The owner of an errand counts it for as long as it lasts.
-extern _Atomic size_t fr_core_errand_count;
-// Returns whether there are errands, at the cost of a load.
-static inline bool fr_core_has_errands(void)
+// Number of reasons for housekeeping. A reason is something that this process holds for other
+// processes, has from them, or keeps for its next use. Calls of MPI look after that now and then,
+// also while the program uses host memory alone. Its owner counts it for as long as it lasts.
+extern _Atomic size_t fr_core_housekeeping_count;
+// Returns whether there is such a reason, at the cost of a load.
+static inline bool fr_core_needs_housekeeping(void)
 {
-    return atomic_load_explicit(&fr_core_errand_count, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&fr_core_housekeeping_count, memory_order_relaxed) != 0;
 }
-// Counts an errand that begins or ends: whether there `was` one before, and `is` one now.
-static inline void fr_core_errands_change(bool was, bool is)
+// Counts a reason that begins or ends: whether it `was` one before, and `is` one now.
+static inline void fr_core_housekeeping_change(bool was, bool is)
 {
     if (was != is)
-        atomic_fetch_add_explicit(&fr_core_errand_count, is ? 1 : (size_t)-1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&fr_core_housekeeping_count, is ? 1 : (size_t)-1,
+                                  memory_order_relaxed);
 }
 
 // A lock that clang's thread-safety analysis understands. Static storage starts unlocked with

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-_Atomic size_t fr_core_errand_count;
+_Atomic size_t fr_core_housekeeping_count;
 
 const char *fr_core_status_text(enum fr_status status)
 {

@@ -94,7 +94,7 @@ void fr_device_aperture_leave(struct fr_device_aperture *aperture)
 static void count_held(size_t more, size_t less)
 {
     size_t before = atomic_fetch_add_explicit(&held, more - less, memory_order_relaxed);
-    fr_core_errands_change(before > 0, before + more - less > 0);
+    fr_core_housekeeping_change(before > 0, before + more - less > 0);
 }
 
 // Closes what has left the table. The caller has the turn.

@@ -192,7 +192,7 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     uintptr_t frame = (uintptr_t)registers; // as in fast calls
     uintptr_t outer = frame < fr_intercept_handler_frame ? fr_intercept_handler_frame : 0;
     bool inside = outer && fr_abi_is_internal(caller_of(registers, stack));
-    bool works = entry->real && !inside && entry->errands;
+    bool works = entry->real && !inside && entry->may_call_mpi;
     bool freed = works && fr_request_any_freed();
     bool look = !entry->real || (!inside && needs_look(entry, registers, stack));
     if (outer)
@@ -319,7 +319,7 @@ void fr_intercept_exit_late(void)
 
 // Makes progress for others. Memory that is held for them goes back even in a phase of calls that
 // need no look.
-static void run_errands(const fr_word *registers)
+static void keep_house(const fr_word *registers)
 {
     fr_intercept_dispatch_late(registers);
     if (fr_intercept_rndv_is_enabled)
@@ -341,8 +341,9 @@ bool fr_intercept_attend(void)
     return taken != fr_rma_messages_taken() || atomic_load(&fr_rma_transfer_count) > 0;
 }
 
-// Runs errands, but not from within the MPI library, which may be in the middle of something.
-static void look_for_errands(const fr_word *registers, const fr_word *stack)
+// Keeps house where that is due, but not from within the MPI library, which may be in the middle of
+// something.
+static void keep_house_if_due(const fr_word *registers, const fr_word *stack)
 {
     enum { LOOK_NS = 100000000 };
     static _Atomic int64_t looked_ns;
@@ -358,22 +359,22 @@ static void look_for_errands(const fr_word *registers, const fr_word *stack)
         fr_intercept_exit_late();
     }
     if (fr_time_is_due(&looked_ns, now, LOOK_NS))
-        run_errands(registers);
+        keep_house(registers);
 }
 
 static __attribute__((noinline, cold)) struct fr_intercept_verdict
-dispatch_after_errands(unsigned slot, const fr_word *registers, const fr_word *stack)
+dispatch_after_housekeeping(unsigned slot, const fr_word *registers, const fr_word *stack)
 {
-    look_for_errands(registers, stack);
+    keep_house_if_due(registers, stack);
     return fr_intercept_dispatch_fully(slot, registers, stack);
 }
 
-// Returns whether a call may run errands. One call in so many reads the clock.
-static inline bool may_run_errands(const struct fr_intercept_entry *entry)
+// Returns whether housekeeping may be due. One call in so many reads the clock.
+static inline bool may_be_due(const struct fr_intercept_entry *entry)
 {
     enum { CALLS_A_LOOK = 64 };
     static FR_TLS unsigned calls;
-    return FR_UNLIKELY(fr_core_has_errands()) && entry->errands &&
+    return FR_UNLIKELY(fr_core_needs_housekeeping()) && entry->may_call_mpi &&
            (FR_UNLIKELY(++calls % CALLS_A_LOOK == 0) ||
             FR_UNLIKELY(atomic_load_explicit(&fr_intercept_is_to_prove, memory_order_relaxed)));
 }
@@ -383,8 +384,8 @@ FR_HOT struct fr_intercept_verdict fr_intercept_dispatch(unsigned slot, const fr
                                                          const fr_word *stack)
 {
     const struct fr_intercept_entry *entry = &fr_intercept_entries[slot / 2];
-    if (may_run_errands(entry))
-        return dispatch_after_errands(slot, registers, stack);
+    if (may_be_due(entry))
+        return dispatch_after_housekeeping(slot, registers, stack);
     if (FR_UNLIKELY(fr_intercept_handler_frame != 0 || fr_request_looks_at_all()))
         return fr_intercept_dispatch_fully(slot, registers, stack);
     enum check check = check_fast(entry->plain, registers);

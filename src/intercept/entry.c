@@ -85,7 +85,7 @@ static void set_entry(enum fr_fn fn)
         .large = row->flags & FR_ROW_LARGE,
         .sends = row->send.buffer >= 0,
         .promised = row->comm >= 0 && communicates(row->class),
-        .errands = row->class != FR_CLASS_REFUSE,
+        .may_call_mpi = row->class != FR_CLASS_REFUSE,
         .arg_count = row->arg_count,
         .receive = (unsigned char)row->receive.buffer,
     };

@@ -66,13 +66,12 @@ struct fr_intercept_entry {
     fr_intercept_fastpath *fast; // fast handler of some that are not plain; NULL: none
     enum fr_intercept_check check;
     enum fr_intercept_plain plain;
-    bool may_block; // it may wait for others, and FR_MEANWHILE_LEAVES holds
-    bool large;     // counts are MPI_Count
-    bool sends;     // it sends, besides receiving, from the first argument on
-    bool polls;     // a program may wait by calling it alone
-    bool promised;  // a promise of kinds of memory for its communicator is about its buffers
-    // The thread may call MPI. Not so in MPI_T, which has a thread level of its own.
-    bool errands;
+    bool may_block;    // it may wait for others, and FR_MEANWHILE_LEAVES holds
+    bool large;        // counts are MPI_Count
+    bool sends;        // it sends, besides receiving, from the first argument on
+    bool polls;        // a program may wait by calling it alone
+    bool promised;     // a promise of kinds of memory for its communicator is about its buffers
+    bool may_call_mpi; // not so in MPI_T, which has a thread level of its own
     // Position of the buffer that a function receives into, if it receives by matching.
     unsigned char receive;
     unsigned char arg_count;

@@ -21,7 +21,7 @@
 
 bool fr_intercept_rndv_is_enabled;
 static bool syncs_at_end; // all processes of the job meet at the end
-static bool has_errand;
+static bool proves_later;
 bool fr_intercept_rails_take_host;
 
 // Returns whether the user would have host memory go over rails, which needs no GPU.
@@ -154,9 +154,9 @@ void fr_intercept_messages_start(void)
             open_control(takers.send_remotely) && takes && fr_rndv_open() == FR_OK;
         fr_job_control_await_host(START_WAIT_NS);
     }
-    has_errand = fr_intercept_rndv_is_enabled && takes == FR_JOB_TAKES_LATER;
-    atomic_store(&fr_intercept_is_to_prove, has_errand); // and later others ask whether it is done
-    fr_core_errands_change(false, has_errand);
+    proves_later = fr_intercept_rndv_is_enabled && takes == FR_JOB_TAKES_LATER;
+    atomic_store(&fr_intercept_is_to_prove, proves_later); // others ask later whether it is done
+    fr_core_housekeeping_change(false, proves_later);
     fr_intercept_rails_take_host =
         fr_intercept_rndv_is_enabled && takers.span_hosts && fr_intercept_wants_host_rails();
 }
@@ -201,8 +201,8 @@ void fr_intercept_messages_end(void)
         return;
     fr_job_control_close(fr_rndv_drain);
     report_rails();
-    fr_core_errands_change(has_errand, false);
-    has_errand = false;
+    fr_core_housekeeping_change(proves_later, false);
+    proves_later = false;
     atomic_store(&fr_intercept_is_to_prove, false);
     fr_intercept_rndv_is_enabled = false;
     fr_intercept_rails_take_host = false;

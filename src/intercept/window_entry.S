@@ -94,14 +94,14 @@ fr_full: // in reach of a branch by condition
 #endif
 
 // Begins an entry. Goes on to fr_stub_enter where fr_intercept_fastpath_window would not go on, or
-// for errands.
+// for housekeeping.
 .macro fr_entry name
     fr_hidden_function \name 6
     fr_unless_zero fr_rma_window_count 4
     fr_unless_zero fr_request_pending_count 8
     fr_unless_zero fr_request_posted_count 8
     fr_unless_zero fr_request_tracked_count 8
-    fr_unless_zero fr_core_errand_count 8
+    fr_unless_zero fr_core_housekeeping_count 8
     fr_unless_zero fr_rndv_reasons 8
 .endm
 

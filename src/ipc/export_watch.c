@@ -105,7 +105,7 @@ static struct shared *add(const struct fr_ipc_handle *handle) FR_REQUIRES(lock)
     }
     fr_list_push_back(&turn, &shared->link);
     atomic_fetch_add_explicit(&shared_count, 1, memory_order_relaxed);
-    fr_core_errands_change(false, true);
+    fr_core_housekeeping_change(false, true);
     return shared;
 }
 
@@ -232,7 +232,7 @@ static void tell_gone(void)
         bool sent = tell(shared);
         if (sent)
             destroy(shared);
-        fr_core_errands_change(sent, false);
+        fr_core_housekeeping_change(sent, false);
         fr_core_lock(&lock);
         if (sent)
             atomic_fetch_sub_explicit(&gone_count, 1, memory_order_relaxed);
@@ -362,13 +362,13 @@ void fr_ipc_importers_release(void)
         struct shared *shared = shared_of(turn.next);
         fr_list_remove(&shared->link);
         destroy(shared);
-        fr_core_errands_change(true, false);
+        fr_core_housekeeping_change(true, false);
     }
     while (!fr_list_is_empty(&gone)) {
         struct shared *shared = shared_of(gone.next);
         fr_list_remove(&shared->link);
         destroy(shared);
-        fr_core_errands_change(true, false);
+        fr_core_housekeeping_change(true, false);
     }
     atomic_store_explicit(&shared_count, 0, memory_order_relaxed);
     atomic_store_explicit(&gone_count, 0, memory_order_relaxed);

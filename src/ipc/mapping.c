@@ -25,7 +25,7 @@ static void count_mapped(size_t more, size_t less) FR_REQUIRES(lock)
 {
     size_t before = mapped_bytes;
     mapped_bytes += more - less;
-    fr_core_errands_change(before > 0, mapped_bytes > 0);
+    fr_core_housekeeping_change(before > 0, mapped_bytes > 0);
 }
 
 static struct fr_ipc_entry *entry_of(struct fr_list *link)

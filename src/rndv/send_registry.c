@@ -113,7 +113,7 @@ void fr_rndv_detached_add(struct fr_rndv_send *send)
     fr_list_push_front(&detached, &send->link);
     fr_core_unlock(&lock);
     atomic_fetch_add_explicit(&fr_rndv_detached_count, 1, memory_order_release);
-    fr_core_errands_change(false, true);
+    fr_core_housekeeping_change(false, true);
 }
 
 // Moves the whole list to one of the caller's own. Other threads look after nothing meanwhile.
@@ -152,7 +152,7 @@ void fr_rndv_detached_look_after(void)
             fr_list_push_front(&others, &send->link);
         fr_rndv_send_release(index);
         atomic_fetch_sub_explicit(&fr_rndv_detached_count, done, memory_order_release);
-        fr_core_errands_change(done, false);
+        fr_core_housekeeping_change(done, false);
     }
     fr_core_lock(&lock);
     while (!fr_list_is_empty(&others)) {
@@ -180,7 +180,7 @@ bool fr_rndv_detached_end_all(void)
         }
         fr_rndv_send_destroy(send);
         atomic_fetch_sub_explicit(&fr_rndv_detached_count, 1, memory_order_release);
-        fr_core_errands_change(true, false);
+        fr_core_housekeeping_change(true, false);
     }
     return atomic_load_explicit(&fr_rndv_detached_count, memory_order_acquire) > 0;
 }

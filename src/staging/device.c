@@ -36,7 +36,7 @@ _Atomic uint64_t fr_staging_look_at_ns;
 static void set_look(uint64_t at_ns) FR_REQUIRES(&pools_lock)
 {
     uint64_t before = atomic_exchange_explicit(&fr_staging_look_at_ns, at_ns, memory_order_relaxed);
-    fr_core_errands_change(before != 0, at_ns != 0);
+    fr_core_housekeeping_change(before != 0, at_ns != 0);
 }
 
 static struct fr_staging_pool *pool_of(int device) FR_REQUIRES(&pools_lock)
