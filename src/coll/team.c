@@ -6,6 +6,7 @@
 
 #include "coll/mapset.h"
 #include "coll/team_memory.h"
+#include "coll/team_quit.h"
 #include "fabrail/coll/clone.h"
 #include "fabrail/coll/host_posts.h"
 #include "fabrail/coll/queue.h"
@@ -228,71 +229,6 @@ struct fr_coll_meeting fr_coll_team_meeting(const struct fr_coll_team *team, uin
                                     .world = team->world};
 }
 
-bool fr_coll_team_was_quit(struct fr_coll_team *team)
-{
-    if (team->quit || team->never_quits)
-        return team->quit;
-    const struct fr_coll_meeting quit = fr_coll_team_meeting(team, FR_COLL_MEET_QUIT, 0);
-    team->quit = team->discovery ? fr_coll_discovery_was_quit(team->discovery)
-                 : fr_coll_team_message_has_notice(&quit) ? FR_COLL_QUIT
-                                                          : FR_COLL_STAYS;
-    return team->quit;
-}
-
-// Says that this rank needs no posts any more, once a rank has quit and no operation is under way.
-// Those that are begun later post nothing.
-static void leave_posts(struct fr_coll_team *team)
-{
-    if (team->quit && team->segment)
-        fr_coll_segment_done(team->segment, UINT64_MAX);
-}
-
-enum { NOTICE_END = 1, NOTICE_QUIT = 2 };
-
-void fr_coll_team_notify(struct fr_coll_team *team, uint64_t call)
-{
-    const bool quits = call == FR_COLL_MEET_QUIT;
-    if (fr_job_control_stays_here) {
-        atomic_fetch_or(&team->notices, quits ? NOTICE_QUIT : NOTICE_END);
-        return;
-    }
-    struct fr_coll_meeting last =
-        fr_coll_team_meeting(team, call, quits ? team->quits_at_meeting : 0);
-    last.persistent = quits ? team->quits_at_persistent : 0;
-    fr_coll_team_message_notify(&last);
-}
-
-void fr_coll_team_send_notices(struct fr_coll_team *team)
-{
-    if (FR_LIKELY(atomic_load_explicit(&team->notices, memory_order_relaxed) == 0))
-        return;
-    const unsigned notices = atomic_exchange(&team->notices, 0);
-    if (notices & NOTICE_END)
-        fr_coll_team_notify(team, FR_COLL_MEET_END);
-    if (notices & NOTICE_QUIT)
-        fr_coll_team_notify(team, FR_COLL_MEET_QUIT);
-}
-
-static void notify_quit(struct fr_coll_team *team)
-{
-    team->quits = false;
-    if (team->discovery) {
-        fr_coll_discovery_quit(team->discovery, team->tried ? FR_COLL_QUIT : FR_COLL_QUIT_UNTRIED);
-        team->quit = fr_coll_discovery_was_quit(team->discovery);
-    } else {
-        fr_coll_team_notify(team, FR_COLL_MEET_QUIT);
-        team->quit = FR_COLL_QUIT;
-    }
-}
-
-void fr_coll_team_end_turn(struct fr_coll_team *team)
-{
-    team->ended++;
-    if (FR_UNLIKELY(team->quits) && team->ended >= team->quits_after)
-        notify_quit(team);
-    leave_posts(team);
-}
-
 // Bits that ranks of several hosts tell each other. They use a GPU, or want host memory to go over
 // rails, which is then so for all of them.
 enum { WORD_GPU = 1, WORD_RAILS = 2 };
@@ -372,17 +308,6 @@ static bool open_segment(struct fr_coll_team *team)
     return !team->broken;
 }
 
-// Looks whether a rank has quit, while no other thread goes on with tasks.
-static bool look_for_quit(struct fr_coll_team *team)
-{
-    fr_coll_queue_hold(team);
-    bool quit = fr_coll_team_was_quit(team);
-    if (team->ended == team->begun)
-        leave_posts(team);
-    fr_coll_queue_release(team);
-    return quit;
-}
-
 // Does in a call that waits for the others what serves later calls: meets them, and opens the
 // memory in which they agree. Returns false when a rank has not come within FABRAIL_TIMEOUT.
 static bool meet_all(fr_word comm, struct state *state)
@@ -393,7 +318,8 @@ static bool meet_all(fr_word comm, struct state *state)
     if (!in_time || !state->is_group)
         return in_time;
     struct fr_coll_team *team = state->team;
-    if (state->one_host && !team->opens_nonblocking && !team->opened && !look_for_quit(team))
+    if (state->one_host && !team->opens_nonblocking && !team->opened &&
+        !fr_coll_team_look_for_quit(team))
         in_time = open_segment(team);
     if (state->in_clique && !team->opened && !team->quit && is_meeting(state)) {
         fr_coll_open_slab(team, state->meetings);
@@ -415,19 +341,8 @@ static void quit(fr_word comm, struct state *state)
         if (!state->team)
             leave(comm, state);
     }
-    struct fr_coll_team *team = state->team;
-    if (!team)
-        return;
-    fr_coll_queue_hold(team);
-    team->quits = true;
-    team->quits_at_meeting = state->met;
-    team->quits_at_persistent = team->clones;
-    team->quits_after = team->begun;
-    if (team->ended == team->begun) {
-        notify_quit(team);
-        leave_posts(team);
-    }
-    fr_coll_queue_release(team);
+    if (state->team)
+        fr_coll_team_quit(state->team, state->met);
 }
 
 struct fr_coll_team *fr_coll_team_enter(fr_word comm, enum fr_coll_waits waits)
@@ -452,7 +367,7 @@ struct fr_coll_team *fr_coll_team_enter(fr_word comm, enum fr_coll_waits waits)
     if (waits == FR_COLL_WAITS_FIRST)
         (void)meet_all(comm, state);
     if (state->is_group && state->team->discovery)
-        (void)look_for_quit(state->team);
+        (void)fr_coll_team_look_for_quit(state->team);
     return state->is_group ? state->team : NULL;
 }
 
