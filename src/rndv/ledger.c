@@ -53,7 +53,6 @@ static _Atomic unsigned slot_count, used_count;
 static bool is_open;                             // written in MPI_Init and MPI_Finalize
 static _Atomic(struct fr_rndv_ledger *) own;     // made when it is first needed
 static _Atomic(struct fr_rndv_ledger *) private; // serves where no memory is shared
-static _Atomic int used_device = -1;             // as others were told
 
 _Atomic(struct fr_rndv_ledger *) fr_rndv_ledger_used;
 
@@ -106,7 +105,7 @@ void fr_rndv_ledger_close(void)
     free_private(atomic_exchange(&private, NULL));
     atomic_store(&own, NULL);
     atomic_store(&fr_rndv_ledger_used, NULL);
-    atomic_store(&used_device, -1);
+    fr_rndv_ledger_forget_device();
 }
 
 // Makes a ledger in memory that is not shared. If several threads do, the first one stays. Slots
@@ -184,39 +183,6 @@ bool fr_rndv_ledger_is_shared_with(int rank)
     return fr_rndv_ledger_own() != NULL &&
            atomic_load_explicit(&private, memory_order_acquire) == NULL &&
            (fr_rndv_ledger_of(rank) != NULL || fr_job_control_area(rank) != NULL);
-}
-
-// Returns a number that tells devices apart, never 0.
-static uint64_t name_of(int device)
-{
-    unsigned char uuid[FR_DEVICE_UUID_BYTES];
-    uint64_t halves[2];
-    _Static_assert(sizeof(halves) == sizeof(uuid), "both");
-    fr_device_uuid(device, uuid);
-    memcpy(halves, uuid, sizeof(halves));
-    return (halves[0] ^ halves[1]) | 1;
-}
-
-void fr_rndv_ledger_use_device(int device)
-{
-    if (FR_LIKELY(atomic_load_explicit(&used_device, memory_order_relaxed) == device))
-        return;
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_own();
-    if (ledger == NULL || device < 0)
-        return;
-    uint64_t name = fr_device_is_timesliced(device) ? name_of(device) : 0;
-    atomic_store_explicit(&ledger->device, name, memory_order_relaxed);
-    atomic_store_explicit(&used_device, device, memory_order_relaxed);
-}
-
-bool fr_rndv_ledger_takes_turns_with(int rank)
-{
-    const struct fr_rndv_ledger *ledger = fr_rndv_ledger_own();
-    uint64_t name = ledger ? atomic_load_explicit(&ledger->device, memory_order_relaxed) : 0;
-    if (name == 0 || rank == fr_job_rank())
-        return false;
-    const struct fr_rndv_ledger *other = fr_rndv_ledger_of(rank);
-    return other != NULL && atomic_load_explicit(&other->device, memory_order_relaxed) == name;
 }
 
 // Only messages of one thread have numbers in the order in which they are sent, hence `once`.

@@ -96,6 +96,9 @@ struct fr_rndv_ledger *fr_rndv_ledger_made(void);
 // Tells others which device this process uses. Costs a load and a compare while that stays.
 void fr_rndv_ledger_use_device(int device);
 
+// Forgets what others were told. Called when the ledger is closed.
+void fr_rndv_ledger_forget_device(void);
+
 // Returns whether a process of this host takes turns with this one on a device, as far as is known.
 bool fr_rndv_ledger_takes_turns_with(int rank);
 

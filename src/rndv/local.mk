@@ -2,7 +2,7 @@
 libmodules_la_SOURCES += include/fabrail/rndv.h include/fabrail/rndv/incoming.h \
 	include/fabrail/rndv/outgoing.h include/fabrail/rndv/progress.h include/fabrail/rndv/receive.h src/rndv/awaited.c src/rndv/cut.c \
 	src/rndv/fragments.c src/rndv/fragments.h src/rndv/get.c src/rndv/hmem.c \
-	src/rndv/hmem.h src/rndv/incoming.c src/rndv/incoming_int.h src/rndv/ledger.c src/rndv/ledger.h \
+	src/rndv/hmem.h src/rndv/incoming.c src/rndv/incoming_int.h src/rndv/ledger.c src/rndv/ledger.h src/rndv/ledger_device.c \
 	src/rndv/message_facts.c src/rndv/own_rails.c src/rndv/own_rails.h src/rndv/patience.c src/rndv/pipeline.c \
 	src/rndv/plain.c src/rndv/plain.h src/rndv/progress.c src/rndv/protocol.c src/rndv/protocol.h src/rndv/pull.h \
 	src/rndv/pull_target.c src/rndv/rail.c src/rndv/rail_recv.c src/rndv/rail_recv.h src/rndv/rail_address_exchange.c src/rndv/rail_connect.c \
