@@ -15,7 +15,8 @@
 //
 // A *link* is a rail to one process. A link is taken out when it gives an error, or lies still
 // while others to the same process go on. A warning names it, its stripes are read again over other
-// rails, and the transfer does not suffer.
+// rails, and the transfer does not suffer. Losses are noticed in src/rail/fault.c (silence, no
+// carrier), src/rail/completion.c and src/rail/post.c (errors); see doc/design.md, Rails.
 //
 // A rail that loses its links to two processes, without a success between, is taken out for all
 // processes. Only links to processes that other rails still reach count. A process whose links are

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Module rndv: the rendezvous protocol of messages whose bytes do not travel by MPI's own matching.
 //
-// In place of the bytes the real MPI carries a small RTS (ready to send), by its own matching, on
-// the program's communicator and tag. Before the RTS leaves, the sender enters the message in a
+// In place of the bytes the real MPI carries a small RTS (ready to send, src/rndv/protocol.h), by
+// its own matching, on the program's communicator and tag. doc/design.md has its way step by step
+// (Life of a send, Life of a receive). Before the RTS leaves, the sender enters the message in a
 // slot of its ledger: the receiver, the number of bytes, the scheme by which they move, and where
 // they wait. Receivers on the same host read the ledger in shared memory; others get a copy of the
 // entry by control message. A receive that completes with an RTS moves the bytes by the scheme of

@@ -152,7 +152,7 @@ static void set_sides(struct combination *combination)
     receive->is_written = true;
 }
 
-// Opens the program's buffers. What is sent need not be mapped by others.
+// Opens the program's buffers. Others need not map the memory that is sent.
 static enum fr_status open_sides(struct combination *combination)
 {
     struct fr_intercept_coll_buffer *send = &combination->reduction->send;

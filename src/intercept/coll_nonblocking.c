@@ -72,8 +72,9 @@ static void begin_queued(struct fr_coll_team *team)
 }
 
 // Begins as begin_queued does where the application's work on the memory may not be over. Only this
-// thread asks for that, since it has a default stream of its own. What is not launched by the end
-// of this call waits for the work in it, as the application may have other work in the next one.
+// thread asks for that, since it has a default stream of its own. A kernel that is not launched by
+// the end of this call waits for the work in it: the application may have other work in the next
+// one.
 static void begin_deferred(struct fr_intercept_nonblocking *coll)
 {
     struct fr_coll_team *team = coll->team;

@@ -31,7 +31,7 @@ enum fr_staging_shape {
 // A view: one buffer argument of one call, with its datatype and its range. Its blocks belong to
 // the operation that holds the view.
 struct fr_staging_view {
-    // What looks for messages read of each receive fits a line of the cache.
+    // Looks for messages read these of each receive, in one line of the cache.
     uintptr_t base; // the program's pointer; offsets add to it with wrap-around
     struct fr_staging_view_block *blocks;
     ptrdiff_t first; // offset of the first byte used
