@@ -121,8 +121,10 @@ bool fr_coll_team_exit(fr_word comm, int result);
 void fr_coll_team_meet(fr_word comm);
 
 // Makes the ranks of a communicator that was made from ranks of `parent` a team at once, if those
-// have slabs: it gets parts of these. Called on all its ranks, in the call that makes it.
-void fr_coll_team_made(fr_word parent, fr_word made);
+// have slabs: it gets parts of these. Called on all its ranks, in the call that makes it. `by_all`
+// says whether all ranks of `parent` make that call. Else another thread may be in the parent's
+// first collective, and the ranks tell each other whether they have slabs.
+void fr_coll_team_made(fr_word parent, fr_word made, bool by_all);
 
 // Has this rank take part in no meeting of the communicator with this name, for lack of memory. The
 // others hear of that, and do not wait for it. No team is made then.

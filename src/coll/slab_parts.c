@@ -111,12 +111,22 @@ struct fr_coll_slab *fr_coll_slab_part_new(const struct fr_coll_slab *other, con
     struct fr_coll_slab *part = malloc(sizeof(*part));
     if (!part)
         return NULL;
-    *part = *other;
-    part->rank = rank;
-    part->size = size;
-    part->has_position = false;
-    part->has_kernels = true;
-    part->barrier.stream = NULL;
+    *part = (struct fr_coll_slab){
+        .memory = other->memory,
+        .rank = rank,
+        .size = size,
+        .slot_bytes = other->slot_bytes,
+        .row_bytes = other->row_bytes,
+        .given_offset = other->given_offset,
+        .posts_offset = other->posts_offset,
+        .control_offset = other->control_offset,
+        .left_offset = other->left_offset,
+        .bytes = other->bytes,
+        .chunk_bytes = other->chunk_bytes,
+        .part_bytes = other->part_bytes,
+        .range = other->range,
+        .has_kernels = true,
+    };
     atomic_fetch_add(&part->memory->open, 1);
     if (fr_coll_slab_part_allocate(part) != FR_OK) {
         fr_coll_slab_close(part, false);

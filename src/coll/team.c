@@ -38,6 +38,8 @@ struct state {
     enum fr_coll_waits waits;  // how that call waits
     bool quit;                 // this rank has quit
     struct fr_coll_team *team; // prepared, once there may be one
+    // The team once its slab can be shared. Another thread may make a communicator meanwhile.
+    _Atomic(struct fr_coll_team *) sharing;
 };
 
 size_t fr_coll_team_post_bytes(int size)
@@ -230,23 +232,25 @@ struct fr_coll_meeting fr_coll_team_meeting(const struct fr_coll_team *team, uin
 }
 
 // Bits that ranks of several hosts tell each other. They use a GPU, or want host memory to go over
-// rails, which is then so for all of them.
-enum { WORD_GPU = 1, WORD_RAILS = 2 };
-enum { ANSWER_SHIFT = 33 };
-#define ANSWER_GPU ((uint64_t)1 << 32)
+// rails, which is then so for all of them; or they have no slab to share.
+enum { WORD_GPU = 1, WORD_RAILS = 2, WORD_ALONE = 4 };
+enum { ANSWER_SHIFT = 34 };
+#define ANSWER_GPU   ((uint64_t)1 << 32)
+#define ANSWER_ALONE ((uint64_t)1 << 33)
 
 // Makes the answer to all words, 0 for no team. It has the team's number plus 1, whether there is a
-// GPU, and FABRAIL_RAIL_MIN in KiB, which need not be the same on all ranks.
+// GPU, whether a rank has no slab to share, and FABRAIL_RAIL_MIN in KiB, which need not be the same
+// on all ranks.
 static uint64_t judge_words(uint64_t words, void *cookie)
 {
     const struct fr_coll_team *team = cookie;
     const uint64_t most = UINT64_MAX >> ANSWER_SHIFT;
     uint64_t number = (uint64_t)team->number.value + 1;
-    if (!words)
+    if (!(words & (WORD_GPU | WORD_RAILS)))
         return 0;
     size_t least_bytes = fr_ipc_tuned(FR_SIZE_RAIL);
     uint64_t least = least_bytes / 1024 + (least_bytes % 1024 != 0);
-    return number | (words & WORD_GPU ? ANSWER_GPU : 0) |
+    return number | (words & WORD_GPU ? ANSWER_GPU : 0) | (words & WORD_ALONE ? ANSWER_ALONE : 0) |
            (least < most ? least : most) << ANSWER_SHIFT;
 }
 
@@ -264,10 +268,13 @@ static bool is_meeting(const struct state *state)
 
 // Finds out whether ranks of several hosts are a team. They meet in the first, second, fourth ...
 // call that can wait for others, since a program may begin to use its GPUs late. They also do so
-// once there is a team for rails. Returns false when a rank has not come within FABRAIL_TIMEOUT.
-static bool meet_across(fr_word comm, struct state *state)
+// once there is a team for rails. Clears *shares unless all ranks have a slab to share. Returns
+// false when a rank has not come within FABRAIL_TIMEOUT.
+static bool meet_across(fr_word comm, struct state *state, bool *shares)
 {
+    const uint64_t word = own_word() | (*shares ? 0 : WORD_ALONE);
     uint64_t answer = 0;
+    *shares = false;
     if (!state->team)
         state->team = prepare(comm);
     struct fr_coll_team *team = state->team;
@@ -279,11 +286,12 @@ static bool meet_across(fr_word comm, struct state *state)
         return true;
     const struct fr_coll_meeting meeting =
         fr_coll_team_meeting(team, state->meetings, state->meetings);
-    if (!fr_coll_meet(&meeting, own_word(), NULL, judge_words, team, &answer))
+    if (!fr_coll_meet(&meeting, word, NULL, judge_words, team, &answer))
         return fr_coll_team_was_quit(team);
     state->met = state->meetings;
     if (answer == 0)
         return true;
+    *shares = !(answer & ANSWER_ALONE);
     team->for_rails = !(answer & ANSWER_GPU);
     team->rail_min_bytes = (size_t)(answer >> ANSWER_SHIFT) * 1024;
     if (!state->is_group) // else operations under way have its tags
@@ -312,9 +320,9 @@ static bool open_segment(struct fr_coll_team *team)
 // memory in which they agree. Returns false when a rank has not come within FABRAIL_TIMEOUT.
 static bool meet_all(fr_word comm, struct state *state)
 {
-    bool in_time = true;
+    bool in_time = true, shares = false;
     if (!state->one_host && is_meeting(state) && (!state->is_group || state->team->for_rails))
-        in_time = meet_across(comm, state);
+        in_time = meet_across(comm, state, &shares);
     if (!in_time || !state->is_group)
         return in_time;
     struct fr_coll_team *team = state->team;
@@ -324,6 +332,8 @@ static bool meet_all(fr_word comm, struct state *state)
     if (state->in_clique && !team->opened && !team->quit && is_meeting(state)) {
         fr_coll_open_slab(team, state->meetings);
         state->met = state->meetings;
+        if (team->slab)
+            atomic_store(&state->sharing, team);
     }
     return in_time;
 }
@@ -371,9 +381,11 @@ struct fr_coll_team *fr_coll_team_enter(fr_word comm, enum fr_coll_waits waits)
     return state->is_group ? state->team : NULL;
 }
 
-// Makes the ranks of a new communicator a team that shares the slab of its parent's.
+// Makes the ranks of a new communicator a team that shares the slab of its parent's, if all have
+// that. `parent` is NULL on a rank that has none.
 static void inherit(fr_word comm, const struct fr_coll_team *parent)
 {
+    bool shares = parent != NULL;
     struct state *state = state_of(comm);
     if (!state || state->judged)
         return;
@@ -381,15 +393,19 @@ static void inherit(fr_word comm, const struct fr_coll_team *parent)
     if (state->never_a_team || state->one_host || !state->in_clique)
         return;
     state->meetings++;
-    if (meet_across(comm, state) && state->is_group && !state->team->for_rails)
-        state->team->opened = fr_coll_team_share_slab(state->team, parent);
+    if (!meet_across(comm, state, &shares) || !state->is_group || state->team->for_rails || !shares)
+        return;
+    state->team->opened = fr_coll_team_share_slab(state->team, parent);
+    if (state->team->opened)
+        atomic_store(&state->sharing, state->team);
 }
 
-void fr_coll_team_made(fr_word parent, fr_word made)
+void fr_coll_team_made(fr_word parent, fr_word made, bool by_all)
 {
-    const struct state *state = find_state(parent);
-    if (state && state->team && state->team->slab)
-        inherit(made, state->team);
+    struct state *state = find_state(parent);
+    const struct fr_coll_team *sharing = state ? atomic_load(&state->sharing) : NULL;
+    if (sharing || !by_all)
+        inherit(made, sharing);
 }
 
 void fr_coll_team_meet(fr_word comm)

@@ -32,10 +32,11 @@ static void note_made(enum fr_fn fn, const fr_word *args, fr_word made)
         fr_coll_team_meet(made);
         return;
     }
-    if (fn != FR_FN_MPI_Comm_create_group) // all ranks of the parent make the call
+    const bool by_all = fn != FR_FN_MPI_Comm_create_group;
+    if (by_all)
         fr_coll_team_meet(parent);
     if (made != fr_abi_mpi.COMM_NULL)
-        fr_coll_team_made(parent, made);
+        fr_coll_team_made(parent, made, by_all);
 }
 
 // A program that has no other blocking call may begin to use its GPUs before a barrier.

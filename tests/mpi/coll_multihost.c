@@ -9,7 +9,8 @@
 // swaps, nonblocking all-to-all in place, of more than is page-locked for staging;
 // first, communicators of which nonblocking calls are the first; early, such calls on
 // MPI_COMM_WORLD by a program that has used its GPUs before MPI_Init; barrier, by one that has a
-// barrier before; merge, on a communicator that two groups have become; apart, calls with host
+// barrier before; merge, on a communicator that two groups have become; grouped, on one that a
+// thread makes while the first call makes what its ranks would share; apart, calls with host
 // buffers while the default stream waits for the program; refused, calls in which the driver says
 // to one rank that it does not support something; late, a rank that does not come in time; gone, a
 // rank that has ended. The call that these two miss has a FORM: blocking, nonblocking or
@@ -23,6 +24,7 @@
 #include <mpi.h>
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -480,6 +482,34 @@ static void refused(void)
     MPI_Op_free(&own);
 }
 
+// Makes a communicator while the other thread is in the first call. Rank 0 has its slab then, and
+// rank 1 does not.
+static void *group(void *made)
+{
+    MPI_Group all;
+    usleep(100000);
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    MPI_Comm_create_group(MPI_COMM_WORLD, all, 5, made);
+    MPI_Group_free(&all);
+    return NULL;
+}
+
+static void grouped(void)
+{
+    MPI_Comm made;
+    pthread_t thread;
+    frsim_delay_fn *delay = NULL;
+    *(void **)&delay = driver_function("frsim_delay");
+    delay("cuMemCreate", rank == 1 ? 400000 : 0);
+    must(pthread_create(&thread, NULL, group, &made) == 0, "no thread");
+    exchange(0);
+    pthread_join(thread, NULL);
+    comm = made;
+    for (int round = 1; round < 4; round++)
+        exchange(round);
+    MPI_Comm_free(&made);
+}
+
 static const char *form = "blocking";
 
 // Makes what calls of this form need.
@@ -543,7 +573,8 @@ int main(int argc, char **argv)
     enum memory_kind kind = argc > 2 ? memory_kind_named(argv[2]) : MEMORY_VMM_FABRIC;
     if (strcmp(what, "early") == 0)
         memory_start(0);
-    MPI_Init(&argc, &argv);
+    int threads = strcmp(what, "grouped") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
+    MPI_Init_thread(&argc, &argv, threads, &threads);
     comm = MPI_COMM_WORLD;
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &size);
@@ -570,6 +601,8 @@ int main(int argc, char **argv)
         barrier();
     else if (strcmp(what, "merge") == 0)
         merge();
+    else if (strcmp(what, "grouped") == 0)
+        grouped();
     else if (strcmp(what, "apart") == 0)
         apart();
     else if (strcmp(what, "refused") == 0)
