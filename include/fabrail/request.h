@@ -58,15 +58,15 @@ bool fr_request_needs_comm(fr_word comm);
 // if MPI has not freed it.
 void fr_request_comm_change(fr_word comm, char before, char after);
 
-// The number of the application's call that this thread is in. An error handler may leave a call by
-// longjmp or an exception. So what an earlier call has claimed and not given back was left.
+// The number of the application's call that this thread is in. An error handler may abandon a call
+// by longjmp or an exception. So what an earlier call has claimed and not given back is abandoned.
 extern FR_TLS uint64_t fr_request_call;
 
 // The number of the outermost call that this thread may be in. Calls from inside an error handler
-// have higher numbers. Claims of calls before it were left for certain.
+// have higher numbers. Claims of calls before it are abandoned for certain.
 extern FR_TLS uint64_t fr_request_outermost;
 
-// Says whether calls of this thread may have been left by an error handler.
+// Says whether calls of this thread may have been abandoned by an error handler.
 extern FR_TLS bool fr_request_any_abandoned;
 
 // Notes that the application has made an error handler of its own, by which it may leave a call.
@@ -132,8 +132,8 @@ bool fr_request_parrived(enum fr_fn fn, fr_word *args, int *result);
 
 // Claims the requests of the completion call that this thread has under way, before others get
 // their values. Called before anything that the application does in a function of its own which MPI
-// calls meanwhile. `within`: the completion call is still on the stack. A call that was left is
-// forgotten.
+// calls meanwhile. `within`: the completion call is still on the stack. A call that was
+// abandoned is forgotten.
 void fr_request_claim_late(bool within);
 
 enum { FR_REQUEST_SHORT_LIST = 32 }; // a call of up to so many requests takes no memory

@@ -200,7 +200,7 @@ static bool is_whole(const struct fr_device_range *range, uintptr_t low, size_t 
 
 void fr_device_aperture_refuse(const struct fr_device_aperture_way *way, uint64_t id)
 {
-    static atomic_bool has_told;
+    static atomic_bool is_logged;
     fr_core_lock(&lock);
     struct entry *refused = find(id, MARK);
     if (refused == NULL)
@@ -213,7 +213,7 @@ void fr_device_aperture_refuse(const struct fr_device_aperture_way *way, uint64_
             unlist(entry_of(at));
     }
     fr_core_unlock(&lock);
-    if (!atomic_exchange(&has_told, true))
+    if (!atomic_exchange(&is_logged, true))
         fr_info("the CPU does not reach some memory of a GPU by %s, so the driver copies it",
                 way->name);
     fr_debug("the CPU does not reach buffer %llu", (unsigned long long)id);

@@ -198,7 +198,7 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     if (outer)
         fr_intercept_prove(fn);
     if (FR_UNLIKELY(fr_intercept_handler_frame != 0) && !inside) {
-        fr_rndv_unblock(); // a collective may have been left
+        fr_rndv_unblock(); // a collective may have been abandoned
         fr_request_claim_late(outer != 0);
     }
     if (works && (look || FR_UNLIKELY(fr_request_looks_at_all())))

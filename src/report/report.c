@@ -260,7 +260,7 @@ void fr_report_begin(enum fr_fn fn, uintptr_t site, const fr_word *args)
                             .peer = -1};
     if (FR_UNLIKELY(with_nvtx))
         fr_report_nvtx_push(fr_abi_rows[fn].name);
-    fr_core_meter.inside = false; // it may be set by a call that was left by longjmp
+    fr_core_meter.inside = false; // it may be set by a call that was abandoned by longjmp
     fr_core_meter.on = timed;
     if (!timed)
         return;

@@ -166,14 +166,14 @@ static struct fr_rndv_address sender_of(const struct fr_request_op *op, const vo
         return unknown;
     int source = (int)op->args[peer], tag = (int)op->args[peer + 1];
     bool any_source = source == fr_abi_mpi.ANY_SOURCE, any_tag = tag == fr_abi_mpi.ANY_TAG;
-    int told_source = status ? status_at(status, fr_abi_mpi.status_source_offset) : source;
-    int told_tag = status ? status_at(status, fr_abi_mpi.status_tag_offset) : tag;
-    if ((!any_source && told_source != source) || (!any_tag && told_tag != tag) ||
-        told_source < 0 || told_tag < 0)
+    int its_source = status ? status_at(status, fr_abi_mpi.status_source_offset) : source;
+    int its_tag = status ? status_at(status, fr_abi_mpi.status_tag_offset) : tag;
+    if ((!any_source && its_source != source) || (!any_tag && its_tag != tag) || its_source < 0 ||
+        its_tag < 0)
         return unknown;
     uint64_t id;
-    return (struct fr_rndv_address){.to = fr_job_rank_in(op->object, told_source, &id),
-                                    .tag = told_tag,
+    return (struct fr_rndv_address){.to = fr_job_rank_in(op->object, its_source, &id),
+                                    .tag = its_tag,
                                     .comm = fr_job_comm_name(op->object)};
 }
 

@@ -376,7 +376,7 @@ void fr_staging_device_trim(uint64_t now_ns)
         condemn(pool, now_ns, FR_STAGING_IDLE_NS, &victims);
         idle_bytes += pool->idle_bytes;
     }
-    bool more = idle_bytes > 0 || fr_staging_tables_are_some();
+    bool more = idle_bytes > 0 || fr_staging_tables_any();
     set_look(more ? now_ns + FR_STAGING_IDLE_NS : 0);
     fr_core_unlock(&pools_lock);
     destroy_all(&victims);

@@ -142,7 +142,7 @@ void fr_staging_device_look_after(uint64_t now_ns);
 bool fr_staging_tables_drop(uint64_t unused_since_ns);
 
 // Returns whether there are tables of datatypes in device memory.
-bool fr_staging_tables_are_some(void);
+bool fr_staging_tables_any(void);
 
 // Tells the watcher (fr_staging_watch) that memory with this id is about to be given back.
 void fr_staging_tell_watcher(uint64_t id);

@@ -39,7 +39,7 @@ static struct fr_staging_table *by_key FR_GUARDED_BY(tables_lock);
 static struct fr_list by_use FR_GUARDED_BY(tables_lock) = FR_LIST_INIT(by_use); // the latest first
 static size_t all_bytes FR_GUARDED_BY(tables_lock);
 static int last_device FR_GUARDED_BY(tables_lock); // no table is on a device beyond
-static _Atomic bool are_some;
+static _Atomic bool any_tables;
 
 static struct fr_staging_table *find(const struct key *key) FR_REQUIRES(tables_lock)
 {
@@ -55,7 +55,7 @@ static void doom(struct fr_staging_table *table, struct fr_list *victims) FR_REQ
     HASH_DELETE(hh, by_key, table);
     fr_list_remove(&table->link);
     all_bytes -= table->lease.bytes;
-    atomic_store_explicit(&are_some, by_key != NULL, memory_order_relaxed);
+    atomic_store_explicit(&any_tables, by_key != NULL, memory_order_relaxed);
     if (table->users == 0)
         fr_list_push_front(victims, &table->link);
 }
@@ -117,7 +117,7 @@ static bool make_room(size_t bytes)
 static void forget(uint64_t id)
 {
     struct fr_list victims = FR_LIST_INIT(victims);
-    if (!atomic_load_explicit(&are_some, memory_order_relaxed))
+    if (!atomic_load_explicit(&any_tables, memory_order_relaxed))
         return;
     fr_core_lock(&tables_lock);
     for (int device = 0; device <= last_device; device++) {
@@ -210,7 +210,7 @@ static struct fr_staging_table *enter(struct fr_staging_table *made)
             fr_list_push_front(&by_use, &made->link);
             all_bytes += made->lease.bytes;
             last_device = (int)made->key.device > last_device ? (int)made->key.device : last_device;
-            atomic_store_explicit(&are_some, true, memory_order_relaxed);
+            atomic_store_explicit(&any_tables, true, memory_order_relaxed);
         }
     }
     fr_core_unlock(&tables_lock);
@@ -278,11 +278,11 @@ struct fr_staging_table *fr_staging_table_borrow_used(const struct fr_datatype_c
 
 bool fr_staging_tables_drop(uint64_t unused_since_ns)
 {
-    return atomic_load_explicit(&are_some, memory_order_relaxed) &&
+    return atomic_load_explicit(&any_tables, memory_order_relaxed) &&
            drop(unused_since_ns == UINT64_MAX ? 0 : TABLES_MOST, unused_since_ns);
 }
 
-bool fr_staging_tables_are_some(void)
+bool fr_staging_tables_any(void)
 {
-    return atomic_load_explicit(&are_some, memory_order_relaxed);
+    return atomic_load_explicit(&any_tables, memory_order_relaxed);
 }

@@ -71,7 +71,7 @@ static void test_many(void)
     CHECK(again && holds(again, &compiled));
     fr_staging_table_return(again);
     CHECK(fr_staging_tables_drop(UINT64_MAX) && lent() == 0, "%zu bytes", lent());
-    CHECK(!fr_staging_tables_drop(UINT64_MAX) && !fr_staging_tables_are_some());
+    CHECK(!fr_staging_tables_drop(UINT64_MAX) && !fr_staging_tables_any());
     free(compiled.table);
 }
 
