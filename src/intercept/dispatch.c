@@ -183,44 +183,104 @@ static void look_after_others(const struct fr_intercept_entry *entry)
         (void)fr_request_receive_early();
 }
 
-struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_word *registers,
-                                                        const fr_word *stack)
+// What a call takes besides the real function.
+struct needs {
+    bool works; // the thread may call MPI, and Fabrail makes progress
+    bool look;  // its handler has to look at it
+    bool freed; // there are operations whose request was freed
+    bool awaited;
+    bool blocks; // others have to know that this process waits in MPI
+};
+
+// Finds out what a call needs. `outer` is the frame of a handler that it is made from, or 0.
+static inline struct needs needs_of(enum fr_fn fn, const fr_word *registers, const fr_word *stack,
+                                    uintptr_t outer)
 {
-    const enum fr_fn fn = slot / 2;
     const struct fr_intercept_entry *entry = &fr_intercept_entries[fn];
-    struct fr_intercept_verdict verdict = {.jump = entry->real};
-    uintptr_t frame = (uintptr_t)registers; // as in fast calls
-    uintptr_t outer = frame < fr_intercept_handler_frame ? fr_intercept_handler_frame : 0;
     bool inside = outer && fr_abi_is_internal(caller_of(registers, stack));
-    bool works = entry->real && !inside && entry->may_call_mpi;
-    bool freed = works && fr_request_any_freed();
-    bool look = !entry->real || (!inside && needs_look(entry, registers, stack));
+    struct needs needs = {.works = entry->real && !inside && entry->may_call_mpi};
+    needs.freed = needs.works && fr_request_any_freed();
+    needs.look = !entry->real || (!inside && needs_look(entry, registers, stack));
     if (outer)
         fr_intercept_prove(fn);
     if (FR_UNLIKELY(fr_intercept_handler_frame != 0) && !inside) {
         fr_rndv_unblock(); // a collective may have been abandoned
         fr_request_claim_late(outer != 0);
     }
-    if (works && (look || FR_UNLIKELY(fr_request_looks_at_all())))
+    if (needs.works && (needs.look || FR_UNLIKELY(fr_request_looks_at_all())))
         fr_request_notice_awaited();
-    bool awaited = works && fr_request_is_awaited();
-    bool blocks = entry->may_block && !inside && fr_intercept_rndv_is_enabled &&
-                  (fr_request_any_tracked() || fr_rndv_any_waiting()) &&
-                  !fr_request_attendant_wake();
-    if (FR_LIKELY(!look && !freed && !awaited && !blocks))
-        return verdict;
-    fr_word args[FR_MAX_ARGS];
-    int result = 0;
-    // Arguments are copied one by one. Compilers would make one instruction of each loop otherwise,
-    // which is slow for so few.
+    needs.awaited = needs.works && fr_request_is_awaited();
+    needs.blocks = entry->may_block && !inside && fr_intercept_rndv_is_enabled &&
+                   (fr_request_any_tracked() || fr_rndv_any_waiting()) &&
+                   !fr_request_attendant_wake();
+    return needs;
+}
+
+// Copies the arguments one by one. Compilers would make one instruction of each loop otherwise,
+// which is slow for so few.
+static inline void copy_args(fr_word *args, const fr_word *registers, const fr_word *stack,
+                             unsigned count)
+{
     for (unsigned i = 0; i < FR_REGISTER_ARGS; i++) { // whether there are so many or not
         args[i] = registers[i];
         __asm__("");
     }
-    for (unsigned i = FR_REGISTER_ARGS; i < entry->arg_count; i++) {
+    for (unsigned i = FR_REGISTER_ARGS; i < count; i++) {
         args[i] = stack[i - FR_REGISTER_ARGS];
         __asm__("");
     }
+}
+
+// Does what others need before a call.
+static inline void prepare(enum fr_fn fn, const fr_word *args, struct needs needs,
+                           bool is_outermost)
+{
+    const struct fr_intercept_entry *entry = &fr_intercept_entries[fn];
+    if (FR_UNLIKELY(needs.awaited || fr_rma_remote_any()))
+        look_after_others(entry);
+    if (FR_UNLIKELY(needs.awaited))
+        fr_request_advance_all();
+    // A window that needs calls has them awaited as well.
+    if (entry->may_block && is_outermost && needs.works && fr_rma_needs_calls())
+        fr_intercept_gate(fn, args);
+    if (needs.blocks) {
+        fr_request_receive_coming();
+        fr_rndv_block();
+    }
+}
+
+// Does the call, and what others need after it. Returns false where the real function is yet to be
+// called.
+static inline bool call(enum fr_fn fn, fr_word *args, struct needs needs, int *result)
+{
+    const struct fr_intercept_entry *entry = &fr_intercept_entries[fn];
+    bool handled = needs.look && entry->handle(fn, args, result);
+    if (!handled &&
+        (entry->check == FR_CHECK_FILE || needs.freed || needs.awaited || needs.blocks)) {
+        *result = fr_request_call_real(fn, args);
+        handled = true;
+    }
+    if (needs.blocks)
+        fr_rndv_unblock();
+    if (needs.freed)
+        fr_request_poll_freed();
+    if (FR_UNLIKELY(!fr_request_serial) && fr_rndv_any_detached())
+        (void)fr_request_attendant_wake();
+    return handled;
+}
+
+struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_word *registers,
+                                                        const fr_word *stack)
+{
+    const enum fr_fn fn = slot / 2;
+    const struct fr_intercept_entry *entry = &fr_intercept_entries[fn];
+    uintptr_t frame = (uintptr_t)registers; // as in fast calls
+    uintptr_t outer = frame < fr_intercept_handler_frame ? fr_intercept_handler_frame : 0;
+    struct needs needs = needs_of(fn, registers, stack, outer);
+    if (FR_LIKELY(!needs.look && !needs.freed && !needs.awaited && !needs.blocks))
+        return (struct fr_intercept_verdict){.jump = entry->real};
+    fr_word args[FR_MAX_ARGS];
+    copy_args(args, registers, stack, entry->arg_count);
     fr_request_call++;
     if (!outer)
         fr_request_outermost = fr_request_call;
@@ -229,35 +289,13 @@ struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_
     fr_intercept_handler_frame = frame;
     fr_device_begin_call();
     fr_report_call_begin(fn, caller_of(registers, stack), args);
-    if (FR_UNLIKELY(awaited || fr_rma_remote_any()))
-        look_after_others(entry);
-    if (FR_UNLIKELY(awaited))
-        fr_request_advance_all();
-    // A window that needs calls has them awaited as well.
-    if (entry->may_block && !outer && works && fr_rma_needs_calls())
-        fr_intercept_gate(fn, args);
-    if (blocks) {
-        fr_request_receive_coming();
-        fr_rndv_block();
-    }
-    bool handled = look && entry->handle(fn, args, &result);
-    if (!handled && (entry->check == FR_CHECK_FILE || freed || awaited || blocks)) {
-        result = fr_request_call_real(fn, args);
-        handled = true;
-    }
-    if (blocks)
-        fr_rndv_unblock();
-    if (freed)
-        fr_request_poll_freed();
-    if (FR_UNLIKELY(!fr_request_serial) && fr_rndv_any_detached())
-        (void)fr_request_attendant_wake();
+    prepare(fn, args, needs, !outer);
+    int result = 0;
+    bool handled = call(fn, args, needs, &result);
     fr_report_call_end();
     fr_intercept_handler_frame = outer;
-    if (handled) {
-        verdict.jump = NULL;
-        verdict.result = (fr_word)result;
-    }
-    return verdict;
+    return handled ? (struct fr_intercept_verdict){.result = (fr_word)result}
+                   : (struct fr_intercept_verdict){.jump = entry->real};
 }
 
 // Returns whether an access has host memory alone: ordinary, or any while no driver is there.
