@@ -26,6 +26,7 @@ int main(void)
 {
     int wrong = 0;
     unsigned lengths = 0;
+    fr_abi_rows_fill();
     for (enum fr_fn fn = 0; fn < FR_FN_COUNT; fn++) {
         fr_word args[FR_MAX_ARGS];
         size_t count = strlen(fr_abi_rows[fn].signature);
