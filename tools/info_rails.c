@@ -5,6 +5,7 @@
 // wait and worse when they look around.
 #include "config.h"
 
+#include "fabrail/rail.h"
 #include "info.h"
 
 #include <dirent.h>
@@ -15,18 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#if defined __has_include
-#if __has_include(<rdma/fabric.h>)
+#ifdef FR_HAVE_RAILS
 #include <rdma/fabric.h>
-#define HAS_LIBFABRIC_HEADER 1
-#endif
-#endif
-
-#if defined __has_include
-#if __has_include("fabrail/rail.h")
-#include "fabrail/rail.h"
-#define HAS_RAILS 1
-#endif
 #endif
 
 enum { PROBE_SECONDS = 60, MOST_PROVIDERS = 32 };
@@ -35,7 +26,7 @@ enum { PROBE_SECONDS = 60, MOST_PROVIDERS = 32 };
 #define SAYS_BUILT    "fabrail-probe rails"
 #define SAYS_RAIL     "fabrail-probe rail " // GPU, NIC, provider
 
-#ifdef HAS_LIBFABRIC_HEADER
+#ifdef FR_HAVE_RAILS
 static void print_providers(const struct fi_info *list)
 {
     const char *seen[MOST_PROVIDERS];
@@ -74,12 +65,11 @@ static int probe_providers(void)
 #else
 static int probe_providers(void)
 {
-    fprintf(stderr, "built without libfabric's headers\n");
+    fprintf(stderr, "built without the headers of libfabric or hwloc\n");
     return EXIT_FAILURE;
 }
 #endif
 
-#ifdef HAS_RAILS
 // The rails of a GPU by its PCI bus id, of the first rank on it.
 static bool print_rails(const char *index, const char *gpu)
 {
@@ -98,14 +88,6 @@ static bool print_rails(const char *index, const char *gpu)
         fr_rail_close(rails);
     return true;
 }
-#else
-static bool print_rails(const char *index, const char *gpu)
-{
-    (void)index;
-    (void)gpu;
-    return false;
-}
-#endif
 
 int fr_info_probe_fabric(int count, char **gpus)
 {
