@@ -115,6 +115,11 @@ const char *fr_core_log_recorded(unsigned index, enum fr_log_level *level);
 enum { FR_CORE_JOB_NAME_BYTES = 128 };
 void fr_core_job_name(char name[FR_CORE_JOB_NAME_BYTES]);
 
+// Return the number of this process among those that the launcher has started together, 0 where it
+// says nothing, and how many these are, 1 where it says nothing.
+int fr_core_job_process(void);
+int fr_core_job_processes(void);
+
 // Returns the value of a variable of the launcher's own, or NULL where it is not set. The string is
 // the environment's.
 const char *fr_core_job_value(const char *name);

@@ -66,9 +66,10 @@ void fr_report_before_init(void);
 // names.
 void fr_report_after_init(const struct fr_report_job *job);
 
-// Notes that a session has started MPI. A process that has no MPI_COMM_WORLD then writes nothing,
-// and says so at its end.
-void fr_report_note_session(void);
+// Notes that a session begins. A process that calls no MPI_Init writes its report when it exits.
+void fr_report_session_begin(void);
+// Notes that a session has ended, with what is known of the process by then.
+void fr_report_session_end(const struct fr_report_job *job);
 
 // Returns a label of the communicator that the calling thread's call names. Called by
 // fr_report_call_label alone.

@@ -295,23 +295,11 @@ static struct fr_settings process_settings;
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 const struct fr_settings *_Atomic fr_core_settings_ready;
 
-bool fr_core_is_first_process(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                        "SLURM_PROCID"};
-    for (size_t i = 0; i < FR_ARRAY_LENGTH(names); i++) {
-        const char *rank = getenv(names[i]);
-        if (rank != NULL)
-            return strcmp(rank, "0") == 0;
-    }
-    return true;
-}
-
 static void complain_to_log(void *cookie, const char *text)
 {
     const struct fr_settings *settings = cookie;
     fr_core_log_level = settings->log;
-    if (!settings->disable && fr_core_is_first_process()) // switched off means silent as well
+    if (!settings->disable && fr_core_job_process() == 0) // switched off means silent as well
         fr_warn("%s", text);
 }
 

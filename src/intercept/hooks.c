@@ -138,6 +138,27 @@ static struct fr_report_typed typed_of(const struct fr_staging_typed *typed)
     return (struct fr_report_typed){.copies = typed->copies, .bytes = typed->bytes};
 }
 
+// Returns what the report has besides its counters, at the end.
+static struct fr_report_job facts_at_end(void)
+{
+    struct fr_staging_typed typed[FR_TYPED_WAYS];
+    fr_staging_get_typed(typed);
+    const struct fr_device_aperture_usage by_cpu = fr_device_aperture_get_usage();
+    return (struct fr_report_job){
+        .by_kernel = typed_of(&typed[FR_TYPED_BY_KERNEL]),
+        .by_driver = typed_of(&typed[FR_TYPED_BY_DRIVER]),
+        .by_cpu = typed_of(&typed[FR_TYPED_BY_CPU]),
+        .cpu_way = by_cpu.way,
+        .cpu_read = {by_cpu.read_copies, by_cpu.read_bytes},
+        .cpu_written = {by_cpu.write_copies, by_cpu.write_bytes},
+        .mpi_gpu_aware = fr_intercept_is_gpu_aware(),
+        .hosts = fr_job_host_count(),
+        .cliques = fr_job_clique_count(),
+        .fabric_memory = fr_intercept_fabric_memory_text(),
+        .workspace_peak_bytes = fr_staging_get_device_usage().peak_bytes,
+    };
+}
+
 bool fr_intercept_call_finalize(enum fr_fn fn, fr_word *args, int *result)
 {
     if (fr_job_rank() < 0)
@@ -151,22 +172,8 @@ bool fr_intercept_call_finalize(enum fr_fn fn, fr_word *args, int *result)
     fr_request_end_never();
     fr_intercept_messages_end();
     fr_coll_team_message_release();
-    struct fr_staging_typed typed[FR_TYPED_WAYS];
-    fr_staging_get_typed(typed);
-    struct fr_device_aperture_usage by_cpu = fr_device_aperture_get_usage();
-    fr_report_write(&(struct fr_report_job){
-        .by_kernel = typed_of(&typed[FR_TYPED_BY_KERNEL]),
-        .by_driver = typed_of(&typed[FR_TYPED_BY_DRIVER]),
-        .by_cpu = typed_of(&typed[FR_TYPED_BY_CPU]),
-        .cpu_way = by_cpu.way,
-        .cpu_read = {by_cpu.read_copies, by_cpu.read_bytes},
-        .cpu_written = {by_cpu.write_copies, by_cpu.write_bytes},
-        .mpi_gpu_aware = fr_intercept_is_gpu_aware(),
-        .hosts = fr_job_host_count(),
-        .cliques = fr_job_clique_count(),
-        .fabric_memory = fr_intercept_fabric_memory_text(),
-        .workspace_peak_bytes = fr_staging_get_device_usage().peak_bytes,
-    });
+    const struct fr_report_job facts = facts_at_end();
+    fr_report_write(&facts);
     fr_datatype_forget_all();
     fr_job_release();
     *result = fr_abi_call(fn, args);
@@ -238,7 +245,17 @@ bool fr_intercept_call_session_init(enum fr_fn fn, fr_word *args, int *result)
     *result = fr_abi_call(fn, args);
     if (starts)
         fr_job_census_note();
-    fr_report_note_session();
+    if (*result == fr_abi_mpi.SUCCESS)
+        fr_report_session_begin();
+    return true;
+}
+
+bool fr_intercept_call_session_finalize(enum fr_fn fn, fr_word *args, int *result)
+{
+    const struct fr_report_job facts = facts_at_end(); // the last session ends MPI
+    *result = fr_abi_call(fn, args);
+    if (*result == fr_abi_mpi.SUCCESS)
+        fr_report_session_end(&facts);
     return true;
 }
 

@@ -42,6 +42,7 @@ bool fr_intercept_call_probe(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_type_free(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_request_free(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_session_init(enum fr_fn fn, fr_word *args, int *result);
+bool fr_intercept_call_session_finalize(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_handler_make(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_handler_set(enum fr_fn fn, fr_word *args, int *result);
 bool fr_intercept_call_abort(enum fr_fn fn, fr_word *args, int *result);

@@ -5,6 +5,7 @@
 #include "report/report_int.h"
 
 #include "fabrail/core/time.h"
+#include "fabrail/job.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -15,6 +16,7 @@ static uint64_t start_ns;
 static uint64_t started_unix_ns;
 static char host[256];
 static char job[FR_CORE_JOB_NAME_BYTES];
+static int process, processes; // as the launcher numbers them
 
 static char command[1024];
 static char gpu[FR_DEVICE_MACHINE_BYTES];
@@ -27,6 +29,8 @@ static void start(void)
     if (gethostname(host, sizeof(host) - 1))
         host[0] = '\0';
     fr_core_job_name(job);
+    process = fr_core_job_process();
+    processes = fr_core_job_processes();
 }
 
 uint64_t fr_report_start_ticks(void)
@@ -44,6 +48,18 @@ uint64_t fr_report_started_unix_ns(void)
 const char *fr_report_job_name(void)
 {
     return job;
+}
+
+int fr_report_rank(void)
+{
+    const int rank = fr_job_rank();
+    return rank >= 0 ? rank : process;
+}
+
+int fr_report_size(void)
+{
+    const int size = fr_job_size();
+    return size > 0 ? size : processes;
 }
 
 const char *fr_report_host(void)

@@ -34,7 +34,7 @@ static _Atomic int state;
 static FR_TLS bool writing_here;
 static bool in_signal;
 static pid_t owner;
-static _Atomic pid_t opened_session;
+static _Atomic int sessions; // that are open
 
 void fr_report_complain(const char *setting, const char *name, const char *what)
 {
@@ -56,7 +56,7 @@ static void write_report(const struct fr_report_end *end)
         fr_report_write_text(&job);
         return;
     }
-    if (!fr_report_expand(target, fr_job_rank(), name, sizeof(name))) {
+    if (!fr_report_expand(target, fr_report_rank(), name, sizeof(name))) {
         errno = ENAMETOOLONG;
         fr_report_complain("FABRAIL_REPORT", "its file", "cannot be written");
     } else if (!fr_report_out_open(&out, name, buffer, sizeof(buffer))) {
@@ -224,24 +224,25 @@ void fr_report_write_abort(void)
     finish(&(struct fr_report_end){.how = "abort"});
 }
 
-void fr_report_note_session(void)
+void fr_report_session_begin(void)
 {
-    opened_session = getpid();
+    atomic_fetch_add(&sessions, 1);
+    if (!fr_report_on || owner)
+        return;
+    owner = getpid();
+    fr_report_look_around();
 }
 
-// Files are named by ranks in MPI_COMM_WORLD.
-static void tell_of_no_world(void)
+void fr_report_session_end(const struct fr_report_job *facts)
 {
-    bool reports = fr_report_target[0], traces = fr_report_trace_target[0];
-    if ((reports || traces) && fr_core_is_first_process())
-        fr_warn("%s: nothing is written of a program that calls MPI_Session_init and not MPI_Init",
-                reports ? "FABRAIL_REPORT" : "FABRAIL_TRACE");
+    if (atomic_fetch_sub(&sessions, 1) == 1)
+        job = *facts;
 }
 
+// A program of sessions alone may open another one after the last. So its report is written here.
 __attribute__((destructor)) static void at_exit(void)
 {
+    const bool is_over = fr_job_rank() < 0 && sessions == 0;
     if (owner && state == UNWRITTEN)
-        finish(&(struct fr_report_end){.how = "exit"});
-    else if (!owner && fr_report_on && opened_session == getpid())
-        tell_of_no_world();
+        finish(&(struct fr_report_end){.how = is_over ? "finalize" : "exit"});
 }

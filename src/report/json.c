@@ -64,7 +64,7 @@ static void write_totals(struct fr_report_out *out, const struct fr_report_end *
     struct fr_report_sum all = total_of(FR_NO_PATH + 1);
     fr_report_put(out,
                   "  \"totals\": {\"rank\": %i, \"host\": %q, \"ended\": %q, \"wall_ns\": %u, ",
-                  fr_job_rank(), fr_report_host(), end->how, fr_report_wall_ns());
+                  fr_report_rank(), fr_report_host(), end->how, fr_report_wall_ns());
     write_times(out, &all);
     fr_report_put(out, ", \"paths\": {");
     for (unsigned path = 0; path <= FR_NO_PATH; path++) {
@@ -293,7 +293,7 @@ static void write_head(struct fr_report_out *out, const struct fr_report_end *en
                   FR_REPORT_VERSION);
     fr_report_put(out, "  \"kind\": \"rank\",\n  \"fabrail\": %q,\n", PACKAGE_VERSION);
     fr_report_put(out, "  \"job\": %q,\n  \"rank\": %i,\n  \"size\": %i,\n  \"host\": %q,\n",
-                  fr_report_job_name(), fr_job_rank(), fr_job_size(), fr_report_host());
+                  fr_report_job_name(), fr_report_rank(), fr_report_size(), fr_report_host());
     fr_report_put(out, "  \"started_unix_ns\": %u,\n  \"ended\": %q,\n  \"signal\": %i,\n",
                   fr_report_started_unix_ns(), end->how, end->signal);
     fr_report_put(out, "  \"mpi\": %q,\n  \"mpi_gpu_aware\": %b,\n", fr_abi_mpi.family,
@@ -342,7 +342,7 @@ void fr_report_write_text(const struct fr_report_job *job)
     unsigned count;
     const struct fr_report_sum *rows = fr_report_sums(&count);
     struct fr_report_sum all = total_of(FR_NO_PATH + 1);
-    if (fr_job_rank() >= MOST_RANKS) // the verdict tells of them
+    if (fr_report_rank() >= MOST_RANKS) // the verdict tells of them
         return;
     if (job->workspace_peak_bytes)
         fr_core_log_write(FR_LOG_INFO, "report: fabric memory %s workspace peak %zu bytes",

@@ -118,6 +118,10 @@ uint64_t fr_report_started_unix_ns(void);
 const char *fr_report_host(void);
 // Returns the launcher's name of the job.
 const char *fr_report_job_name(void);
+// Return the rank in MPI_COMM_WORLD and its size; the launcher's numbers in a process that has only
+// sessions.
+int fr_report_rank(void);
+int fr_report_size(void);
 
 // Stands in place of a rank for the file of the whole job.
 #define FR_REPORT_JOB INT_MIN

@@ -143,8 +143,8 @@ static void write_arrow(struct fr_report_out *out, const struct ring *ring,
                   "\"pid\": %i, \"tid\": %i, \"ts\": %t}",
                   event->arrow == FR_REPORT_ARROW_BEGINS ? "s" : "f",
                   event->arrow == FR_REPORT_ARROW_BEGINS ? "" : "\"bp\": \"e\", ",
-                  (uint64_t)event->peer * most + event->bytes % most, fr_job_rank(), ring->thread,
-                  fr_report_ns(event->begin - fr_report_start_ticks()));
+                  (uint64_t)event->peer * most + event->bytes % most, fr_report_rank(),
+                  ring->thread, fr_report_ns(event->begin - fr_report_start_ticks()));
 }
 
 static void write_event(struct fr_report_out *out, const struct ring *ring,
@@ -160,7 +160,7 @@ static void write_event(struct fr_report_out *out, const struct ring *ring,
     fr_report_put(out,
                   ",\n{\"ph\": \"X\", \"name\": %q, \"cat\": %q, \"pid\": %i, \"tid\": %i, "
                   "\"ts\": %t, \"dur\": %t",
-                  event->name, event->path ? event->path : "part", fr_job_rank(), ring->thread,
+                  event->name, event->path ? event->path : "part", fr_report_rank(), ring->thread,
                   fr_report_ns(event->begin - start), fr_report_ns(event->end - event->begin));
     if (event->path) {
         fr_report_put(out, ", \"args\": {\"path\": %q, \"bytes\": %u", event->path, event->bytes);
@@ -184,7 +184,7 @@ static uint64_t write_ring(struct fr_report_out *out, const struct ring *ring)
     fr_report_put(out,
                   ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %i, \"tid\": %i, "
                   "\"args\": {\"name\": \"thread %i\"}}",
-                  fr_job_rank(), ring->thread, ring->thread);
+                  fr_report_rank(), ring->thread, ring->thread);
     for (uint64_t i = first; i < used; i++)
         write_event(out, ring, &ring->events[i % RING_EVENTS]);
     return first;
@@ -199,16 +199,16 @@ static void write_trace(struct fr_report_out *out)
                   "\"process_sort_index\", \"pid\": %i, \"tid\": 0, \"args\": {\"sort_index\": "
                   "%i}},\n{\"ph\": \"M\", \"name\": \"process_labels\", \"pid\": %i, \"tid\": 0, "
                   "\"args\": {\"labels\": %q}}",
-                  fr_job_rank(), fr_job_rank(), fr_job_rank(), fr_job_rank(), fr_job_rank(),
-                  fr_report_host());
+                  fr_report_rank(), fr_report_rank(), fr_report_rank(), fr_report_rank(),
+                  fr_report_rank(), fr_report_host());
     for (const struct ring *ring = rings; ring; ring = ring->next)
         lost += write_ring(out, ring);
     fr_report_put(out,
                   "\n],\n\"displayTimeUnit\": \"ns\",\n\"otherData\": {\"format\": "
                   "\"fabrail-trace\", \"version\": %i, \"fabrail\": %q, \"job\": %q, \"rank\": %i, "
                   "\"size\": %i, \"host\": %q, \"started_unix_ns\": %u, \"lost_events\": %u}}\n",
-                  FR_REPORT_VERSION, PACKAGE_VERSION, fr_report_job_name(), fr_job_rank(),
-                  fr_job_size(), fr_report_host(), fr_report_started_unix_ns(), lost);
+                  FR_REPORT_VERSION, PACKAGE_VERSION, fr_report_job_name(), fr_report_rank(),
+                  fr_report_size(), fr_report_host(), fr_report_started_unix_ns(), lost);
 }
 
 void fr_report_trace_write(void)
@@ -217,7 +217,7 @@ void fr_report_trace_write(void)
     struct fr_report_out out;
     if (!tracing)
         return;
-    if (!fr_report_expand(fr_report_trace_target, fr_job_rank(), name, sizeof(name)) ||
+    if (!fr_report_expand(fr_report_trace_target, fr_report_rank(), name, sizeof(name)) ||
         !fr_report_out_open(&out, name, buffer, sizeof(buffer))) {
         fr_report_complain("FABRAIL_TRACE", name, "cannot be written");
         return;

@@ -167,10 +167,6 @@ unsigned fr_core_settings_parse(char *const *environment, struct fr_settings *se
 // package lies, such as FABRAIL_ROOT or FABRAIL_INSTALL_DIR. It is neither a setting nor a mistake.
 bool fr_core_settings_of_site(const char *name, size_t length);
 
-// Returns whether this is the job's first process, as far as the launcher lets processes be told
-// apart before MPI_Init. It tells of what all have alike.
-bool fr_core_is_first_process(void);
-
 // Writes the settings that all ranks of a job must have alike, as an environment sets them, with
 // semicolons between them. Returns `text`, which is equal for equal settings, however they were
 // spelt.
