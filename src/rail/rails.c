@@ -4,32 +4,14 @@
 
 #include "fabrail/rail.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-struct fr_rail_options fr_rail_options(void)
-{
-    const struct fr_settings *settings = fr_core_settings();
-    return (struct fr_rail_options){
-        .max = (unsigned)settings->rail_max,
-        .nics = settings->rail_nics,
-        .provider = settings->rail_provider,
-        .cache_bytes = settings->rail_cache_bytes,
-        .timeout_ns = settings->timeout_s * 1000000000ull,
-        .stall_ns = 2000000000ull, // far beyond any pause of a link that works
-        .retry_ns = 10000000000ull,
-        .flush = settings->rail_flush,
-    };
-}
-
-#ifdef FR_HAVE_RAILS
-
 #include "fabrail/core/time.h"
 #include "rail/steps_int.h"
 
 #include <dirent.h>
 #include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 enum { PAUSE_NS = 50000000 }; // a longer pause between two polls is time in which nobody waited
 
@@ -317,5 +299,3 @@ void fr_rail_counters(const struct fr_rails *rails, unsigned index,
     strncpy(counters->provider, rails->address.rails[index].provider,
             sizeof(counters->provider) - 1);
 }
-
-#endif

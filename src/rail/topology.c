@@ -6,8 +6,6 @@
 #include "fabrail/core/object.h"
 #include "rail/choose.h"
 
-#ifdef FR_HAVE_RAILS
-
 #include <dlfcn.h>
 #include <hwloc.h>
 #include <stdio.h>
@@ -130,5 +128,3 @@ void fr_rail_machine_free(struct fr_rail_machine *machine)
     free(machine->nodes);
     *machine = (struct fr_rail_machine){NULL, 0};
 }
-
-#endif
