@@ -62,8 +62,8 @@ struct fr_policy_packing fr_policy_choose_packing(const struct fr_policy_pieces 
 // that writes them over the bus.
 bool fr_policy_copies_gaps(const struct fr_policy_pieces *pieces, size_t span_bytes);
 
-// Returns whether it takes less time, without a kernel, to copy all of `span_bytes` to the host and
-// to have the CPU pack `bytes` bytes there, than to give the pieces to the driver.
+// Returns whether the CPU packs the pieces sooner than the driver copies them, where there is no
+// kernel. It packs `bytes` bytes on the host, after a copy of all of `span_bytes`.
 bool fr_policy_packs_on_host(const struct fr_policy_pieces *pieces, size_t span_bytes,
                              size_t bytes);
 

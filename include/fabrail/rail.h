@@ -60,10 +60,10 @@ bool fr_rail_takes(const struct fr_rails *rails, enum fr_rail_kind kind);
 bool fr_rail_can_flush(const struct fr_rails *rails);
 // Returns whether others may be able to read and write memory of this process only while it polls.
 bool fr_rail_needs_polls(const struct fr_rails *rails);
-// Lets the calling thread, one that answers for the rails, run on any of the job's cores near the
-// NICs, or on any of its cores where Linux does not tell which are near. Otherwise it would share
-// the core that the rank is bound to, and the rank may be spinning there. Returns false where the
-// system refuses.
+// Lets the calling thread, which answers for the rails, run on any of the job's cores near the
+// NICs. Where Linux does not tell which are near, that is any of the job's cores. Otherwise the
+// thread would share the core that the rank is bound to, and the rank may be spinning there.
+// Returns false where the system refuses.
 bool fr_rail_stay_near(const struct fr_rails *rails);
 // Returns whether the rails use sockets although the host has a better network that libfabric does
 // not drive but others may.

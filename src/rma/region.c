@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of dynamic windows. A rank enters what it attaches in a directory in the window's words,
-// where the ranks of its host find it and map it when they first use it. A detach changes the
+// Memory of dynamic windows. A rank enters what it attaches in a directory in the window's words.
+// The ranks of its host find it there, and map it when they first use it. A detach changes the
 // directory's version, by which they know that mappings may be stale. Memory that is not in the
 // directory, or is on another host, is reached by messages.
 #include "config.h"
