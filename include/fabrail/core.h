@@ -76,7 +76,8 @@ unsigned fr_core_utf8_length(const char *at);
 extern _Atomic enum fr_log_level fr_core_log_level;
 
 // Writes one line to stderr, "fabrail[rank]: level: text". Keeps errno and does not allocate.
-void fr_core_log_write(enum fr_log_level level, const char *format, ...) FR_PRINTF(2, 3);
+void fr_core_log_write(enum fr_log_level level, const char *format, ...) FR_PRINTF(2, 3)
+    __attribute__((cold));
 
 // Sets the rank that log lines show from now on; -1 shows none.
 void fr_core_log_set_rank(int rank);
