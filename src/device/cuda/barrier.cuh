@@ -92,7 +92,7 @@ static __device__ __forceinline__ void round_tell_host(const struct fr_round &ro
     __syncthreads();
     if (threadIdx.x == 0) {
         volatile uint64_t *answer = (volatile uint64_t *)round.answer;
-        __threadfence_system();
+        release_fence();
         answer[1] = fr_round_answer(&round, how);
         answer[0] = round.value;
     }

@@ -118,7 +118,7 @@ static __device__ __forceinline__ void tell_host(const struct fr_push_head *head
 {
     __syncthreads();
     if (threadIdx.x == 0) {
-        __threadfence_system();
+        release_fence();
         ((volatile uint64_t *)head->words)[blockIdx.x] = head->value;
     }
 }

@@ -170,7 +170,7 @@ static __device__ __forceinline__ void tell_host(const struct fr_pack &pack)
         return;
     __syncthreads();
     if (threadIdx.x == 0) {
-        __threadfence_system();
+        release_fence();
         ((volatile uint64_t *)pack.words)[blockIdx.x] = pack.value;
     }
 }

@@ -258,7 +258,7 @@ template <class P> static __device__ __forceinline__ void tell_host(const P &par
 {
     __syncthreads();
     if (threadIdx.x == 0) {
-        __threadfence_system();
+        release_fence();
         ((volatile uint64_t *)params.words)[blockIdx.x] = params.value;
     }
 }

@@ -19,6 +19,13 @@ static __device__ __forceinline__ void release_to_system(uint64_t to, uint64_t v
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 }
 
+// Releases what comes before to whoever sees what this thread stores next. Lighter than
+// __threadfence_system, which also orders loads behind it.
+static __device__ __forceinline__ void release_fence(void)
+{
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
 static __device__ __forceinline__ uint64_t clock_ns(void)
 {
     uint64_t now;
