@@ -2,6 +2,7 @@
 // Operations and their pool.
 #include "config.h"
 
+#include "fabrail/core/aligned.h"
 #include "fabrail/staging/packed.h"
 #include "request/request_int.h"
 
@@ -44,7 +45,7 @@ struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args)
 {
     struct fr_request_op *op = pool_take();
     if (!op) {
-        op = aligned_alloc(_Alignof(struct fr_request_op), sizeof(*op));
+        op = fr_aligned_new(_Alignof(struct fr_request_op), sizeof(*op));
         if (!op) {
             fr_error("out of memory for an operation of %zu bytes", sizeof(*op));
             return NULL;
@@ -117,7 +118,7 @@ void fr_request_op_free(struct fr_request_op *op)
         return;
     free(op->blocks);
     free(op->arrays);
-    free(op);
+    fr_aligned_free(op);
 }
 
 struct fr_staging_view *fr_request_op_add_view(struct fr_request_op *op, unsigned arg)

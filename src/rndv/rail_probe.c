@@ -3,6 +3,7 @@
 // to see whether the rail leads anywhere.
 #include "config.h"
 
+#include "fabrail/core/aligned.h"
 #include "fabrail/core/wait.h"
 #include "fabrail/job.h"
 #include "rndv/rail_connect.h"
@@ -45,7 +46,7 @@ static void write_own_address(void)
 
 enum fr_status fr_rndv_rail_probe_open(struct fr_rails *opened)
 {
-    memory = aligned_alloc(SOURCE_BYTES, MEMORY_BYTES);
+    memory = fr_aligned_new(SOURCE_BYTES, MEMORY_BYTES);
     if (memory == NULL)
         return FR_ERR_NO_MEMORY;
     memset(memory, mark_of(fr_job_rank()), SOURCE_BYTES);
@@ -64,7 +65,7 @@ void fr_rndv_rail_probe_close(void)
 {
     region = NULL;
     rails = NULL;
-    free(memory);
+    fr_aligned_free(memory);
     memory = NULL;
 }
 

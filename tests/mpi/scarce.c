@@ -35,7 +35,6 @@ static unsigned failing_count = 1;     // so many fail
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
 void *__libc_realloc(void *old, size_t bytes);
-void *__libc_memalign(size_t alignment, size_t bytes);
 
 static bool fails(const void *caller)
 {
@@ -56,11 +55,6 @@ void *calloc(size_t count, size_t bytes)
 void *realloc(void *old, size_t bytes)
 {
     return fails(__builtin_return_address(0)) ? NULL : __libc_realloc(old, bytes);
-}
-
-void *aligned_alloc(size_t alignment, size_t bytes)
-{
-    return fails(__builtin_return_address(0)) ? NULL : __libc_memalign(alignment, bytes);
 }
 
 static int find_library(struct dl_phdr_info *object, size_t bytes, void *unused)
