@@ -155,7 +155,7 @@ static fr_word ask_for_nobody(fr_word comm)
 
 // Returns the request that two sends under way have both got. Open MPI's transport by UCX has one
 // of its own for all sends that are complete at once. Returns the null request where they differ.
-static fr_word ask_for_alike(fr_word comm)
+static fr_word send_two(fr_word comm)
 {
     fr_word requests[2];
     for (int i = 0; i < 2; i++)
@@ -168,6 +168,16 @@ static fr_word ask_for_alike(fr_word comm)
         end_empty(requests[i]);
     }
     return requests[0] == requests[1] ? requests[0] : fr_abi_mpi.REQUEST_NULL;
+}
+
+// The first sends to a process may wait for a connection, so that they are not complete at once.
+static fr_word ask_for_alike(fr_word comm)
+{
+    enum { TRIES = 4 };
+    fr_word request = fr_abi_mpi.REQUEST_NULL;
+    for (int i = 0; i < TRIES && request == fr_abi_mpi.REQUEST_NULL; i++)
+        request = send_two(comm);
+    return request;
 }
 
 // Returns whether a send has got a request that is complete, that others get as well, and that
