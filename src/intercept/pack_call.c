@@ -31,12 +31,13 @@ static bool try_format(fr_word comm)
     return plain;
 }
 
-// Returns a communicator by which MPI can be asked to pack, MPI_COMM_NULL for none.
+// Returns a communicator by which MPI can be asked to pack, MPI_COMM_NULL for none. MPI has not
+// looked at that of the call yet.
 static fr_word comm_of(const struct fr_request_op *op)
 {
-    if (fr_abi_rows[op->fn].comm >= 0)
-        return fr_abi_comm(op->fn, op->args);
-    return fr_abi_has_world() ? fr_abi_mpi.COMM_SELF : fr_abi_mpi.COMM_NULL;
+    if (fr_abi_has_world())
+        return fr_abi_mpi.COMM_SELF;
+    return fr_abi_rows[op->fn].comm >= 0 ? fr_abi_comm(op->fn, op->args) : fr_abi_mpi.COMM_NULL;
 }
 
 static bool packs_plainly(const struct fr_request_op *op)
