@@ -15,7 +15,7 @@
 struct fr_job_secret fr_coll_secret_of(const char *use, uint64_t name)
 {
     struct {
-        char use[16];
+        char use[24];
         uint64_t name;
     } what = {.name = name};
     struct fr_job_secret secret = {.bytes = {0}};
@@ -26,7 +26,7 @@ struct fr_job_secret fr_coll_secret_of(const char *use, uint64_t name)
         memcpy(secret.bytes, facts->secret, sizeof(secret.bytes));
         break;
     }
-    memcpy(what.use, use, strlen(use));
+    memcpy(what.use, use, strnlen(use, sizeof(what.use)));
     return fr_job_secret_derive(&secret, &what, sizeof(what));
 }
 
