@@ -3,11 +3,12 @@
 
 # The answers of calls that fail, which serve in turn: UNKNOWN, NOT_SUPPORTED and NOT_PERMITTED.
 answers=(${FR_TEST_ANSWERS:-999 801 800})
+answered=0
 
-# Says the answer of the INDEXth run of a test.
-answer_of() # INDEX
+# Takes the next answer for $answer.
+take_answer()
 {
-    echo "${answers[$(($1 % ${#answers[@]}))]}"
+    answer=${answers[$((answered++ % ${#answers[@]}))]}
 }
 
 # Says what is wrong with a run whose output is in OUT and that had a failing call; nothing if it ended

@@ -60,7 +60,7 @@ reported() # PATH REASON [FUNCTION...]
 # the scope is whole.
 each_fault() # FLAVOUR MOST LAUNCH... -- ENVIRONMENT...
 {
-    local flavour=$1 most=$2 step nth calls fault which code bad=0 runs=0 one=() variables
+    local flavour=$1 most=$2 step nth calls fault which bad=0 one=() variables
     shift 2
     while [ "$1" != -- ]; do
         one+=("$1")
@@ -75,12 +75,12 @@ each_fault() # FLAVOUR MOST LAUNCH... -- ENVIRONMENT...
     [ "${scope:-full}" != whole ] || step=1
     for ((nth = 1; nth <= ${calls:-0} && bad < 3; nth += step)); do
         for which in "0,$nth" "$nth,0"; do
-            code=$(answer_of $((runs++)))
-            launch "$flavour" "${one[@]}" -- "${variables[@]}" "FRSIM_FAIL_NTH=$which" "FRSIM_FAIL_CODE=$code"
+            take_answer
+            launch "$flavour" "${one[@]}" -- "${variables[@]}" "FRSIM_FAIL_NTH=$which" "FRSIM_FAIL_CODE=$answer"
             fault=$(fault_of $? "$work/out")
             [ -n "$fault" ] || continue
             bad=$((bad + 1))
-            echo "# with calls $which failing with $code it $fault"
+            echo "# with calls $which failing with $answer it $fault"
         done
     done
     [ "$bad" = 0 ] && [ "${calls:-0}" -gt 0 ]
