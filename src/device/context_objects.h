@@ -25,7 +25,8 @@ struct fr_device_stream {
     enum fr_device_direction direction;
 };
 
-// The kernels. Their parameters are in kernels.h, elements.h, round.h and shape.h.
+// The kernels. Their parameters are in kernels.h, standby_order.h, elements.h, round.h
+// and shape.h.
 enum fr_device_kernel {
     FR_KERNEL_PUSH_FEW,
     FR_KERNEL_PUSH_SOME,
@@ -33,6 +34,7 @@ enum fr_device_kernel {
     FR_KERNEL_MET_FEW,
     FR_KERNEL_MET_MANY,
     FR_KERNEL_FETCH,
+    FR_KERNEL_STANDBY,
     FR_KERNEL_REDUCE_FEW,
     FR_KERNEL_REDUCE,
     FR_KERNEL_MET_REDUCE_FEW,

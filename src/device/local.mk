@@ -5,7 +5,7 @@ libmodules_la_SOURCES += src/device/aperture.c src/device/aperture_cache.c src/d
 	src/device/model.c src/device/barrier_kernel.c include/fabrail/device/barrier_kernel.h src/device/pack.c src/device/reshape.c \
 	include/fabrail/device/pack.h \
 	src/device/push.c src/device/reduce.c src/device/reduce_host.c include/fabrail/device/reduce.def include/fabrail/device/reduce.h \
-	include/fabrail/device/round.h src/device/vendors.c include/fabrail/device/shape.h include/fabrail/device/shape_table.h include/fabrail/device/shape_walk.h src/device/few.c src/device/runs.c include/fabrail/device/runs.h src/device/words.c src/device/work.c
+	include/fabrail/device/round.h src/device/vendors.c include/fabrail/device/shape.h include/fabrail/device/shape_table.h include/fabrail/device/shape_walk.h src/device/few.c src/device/mailbox.c src/device/mailbox.h src/device/standby.c include/fabrail/device/standby.h include/fabrail/device/standby_order.h src/device/runs.c include/fabrail/device/runs.h src/device/words.c src/device/work.c
 
 # CUDA: the driver and NVML, found at run time.
 libmodules_la_SOURCES += src/device/cuda/context.c src/device/cuda/cuda_int.h src/device/cuda/cuda_driver.h \
@@ -31,7 +31,7 @@ kernel_headers = include/fabrail/device/kernels.h include/fabrail/device/element
     include/fabrail/device/round.h src/device/cuda/barrier.cuh src/device/cuda/words.cuh
 pack_headers = include/fabrail/device/shape.h include/fabrail/device/shape_table.h include/fabrail/device/shape_walk.h \
     include/fabrail/device/kernels.h src/device/cuda/words.cuh
-src/device/cuda/kernels.fatbin: src/device/cuda/kernels.cu $(kernel_headers)
+src/device/cuda/kernels.fatbin: src/device/cuda/kernels.cu include/fabrail/device/standby_order.h $(kernel_headers)
 	$(AM_V_GEN)$(MKDIR_P) src/device/cuda && $(NVCC) -fatbin -O3 -I$(srcdir)/src -I$(srcdir)/include $(NVCC_CODE) \
 	    $(NVCCFLAGS) -o $@ $(srcdir)/src/device/cuda/kernels.cu
 # Products are not fused with sums, so that results are those of the CPU.

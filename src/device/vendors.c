@@ -7,7 +7,7 @@
 // anything.
 #include "config.h"
 
-#include "device/device_int.h"
+#include "device/mailbox.h"
 #include "fabrail/core/object.h"
 
 #include <dlfcn.h>
@@ -188,6 +188,7 @@ void fr_device_release(void)
 {
     unsigned rows = find_rows();
     fr_device_aperture_release();
+    fr_device_mailboxes_release();
     for (const struct fr_device_ops *row; (row = next_row(&rows)) != NULL;)
         row->release();
 }

@@ -10,6 +10,7 @@
 #include "fabrail/request/errors.h"
 #include "fabrail/request/pending.h"
 #include "fabrail/request/posted.h"
+#include "fabrail/rndv/ahead.h"
 #include "fabrail/rndv/progress.h"
 #include "intercept/buffer_paths.h"
 #include "intercept/rts.h"
@@ -128,10 +129,12 @@ static int run_blocking(struct fr_request_op *op)
     bool shown = op->receive.takes_rts && fr_request_posted_notes_at_once();
     if (shown)
         fr_request_show(op);
+    fr_request_stand_by(op);
     int rc = fr_intercept_call_real(op);
     if (packs && rc == fr_abi_mpi.SUCCESS)
         limit_pack(op, before, position_of(op));
     rc = fr_request_deliver_one(op, status, rc);
+    fr_rndv_standby_end();
     if (shown)
         fr_request_hide(op);
     fr_request_wait_over(op, 1);

@@ -238,3 +238,12 @@ const char *fr_policy_scheme_received(enum fr_policy_scheme scheme, enum fr_poli
         return "over all NICs that both ends have in common, written by the sender";
     return scheme < FR_SCHEME_COUNT ? schemes[scheme].received : "unknown";
 }
+
+// Nothing but a few bytes can come where there is no room for an RTS. A message with one is pulled
+// by copy engines as soon as by a kernel that waits for it. Such a kernel would take the turns of
+// other processes, and the CPU needs none.
+bool fr_policy_stands_by(const struct fr_policy_receive *receive)
+{
+    return receive->one_piece && receive->room > 0 && receive->room < receive->rts_bytes &&
+           !receive->takes_turns && !receive->by_cpu;
+}

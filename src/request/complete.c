@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "fabrail/request/errors.h"
+#include "fabrail/rndv/ahead.h"
 #include "fabrail/rndv/receive.h"
 #include "request/set_int.h"
 #include "request/table.h"
@@ -355,6 +356,19 @@ static bool complete_first(const struct fr_request_set *set, int *result)
     return false;
 }
 
+// Makes a call whose list MPI is given as it is. One that waits for a single receive has a kernel
+// stand by for the message.
+static int wait_or_test(struct fr_request_set *set)
+{
+    bool stands_by = set->form.of == FR_OF_ONE && set->form.waits && set->tracked == 1;
+    if (stands_by)
+        fr_request_stand_by(set->ops[0]);
+    int rc = fr_request_set_finish(set, fr_request_set_call(set));
+    if (stands_by)
+        fr_rndv_standby_end();
+    return rc;
+}
+
 bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
 {
     struct fr_request_set set;
@@ -385,7 +399,7 @@ bool fr_request_complete(enum fr_fn fn, fr_word *args, int *result)
     else if (set.tracked && fr_request_set_find_deferred(&set))
         rc = fr_request_set_defer(&set);
     else
-        rc = fr_request_set_finish(&set, fr_request_set_call(&set));
+        rc = wait_or_test(&set);
     *result = end(&set, rc);
     return true;
 }

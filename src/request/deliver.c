@@ -7,6 +7,7 @@
 #include "fabrail/report.h"
 #include "fabrail/request/errors.h"
 #include "fabrail/request/schedule.h"
+#include "fabrail/rndv/ahead.h"
 #include "fabrail/rndv/receive.h"
 #include "fabrail/staging/packed.h"
 #include "request/request_int.h"
@@ -144,7 +145,8 @@ static void deliver_one(struct fr_request_op *op, size_t limit, struct fr_device
         if (fr_staging_is_staged(view) && view->out_bytes) {
             op->copies = limit > 0;
             count_received(op, view, limit);
-            fr_staging_view_copy_out(view, limit, batch);
+            if (!fr_rndv_standby_put(view, limit))
+                fr_staging_view_copy_out(view, limit, batch);
         }
     }
 }

@@ -3,6 +3,7 @@ libmodules_la_SOURCES += \
 	src/request/attendant.c \
 	src/request/await.c \
 	src/request/schedule.c \
+	src/request/stand_by.c \
 	include/fabrail/request/schedule.h \
 	src/request/complete.c \
 	src/request/deliver.c \

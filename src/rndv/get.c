@@ -10,6 +10,7 @@
 #include "fabrail/staging/fused.h"
 #include "fabrail/staging/packed.h"
 #include "fabrail/staging/tables.h"
+#include "rndv/ahead_int.h"
 #include "rndv/incoming_int.h"
 #include "rndv/pull.h"
 #include "rndv/send.h"
@@ -395,26 +396,17 @@ static void pull_shaped(struct fr_rndv_recv *const *recvs, size_t count)
     }
 }
 
-// Receives that are still to be pulled without a kernel that waits, since one has waited in vain.
-// The senders' GPUs may be busy with kernels of the program.
-static _Atomic unsigned patient;
-
 static bool waits_at_gate(const struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_pull *pull = fr_rndv_pull_of(recv);
-    if (pull->gate.count == 0 || !pull->fused || !recv->waits || is_over(recv))
-        return false;
-    unsigned left = atomic_load_explicit(&patient, memory_order_relaxed);
-    if (left > 0)
-        atomic_store_explicit(&patient, left - 1, memory_order_relaxed);
-    return left == 0;
+    return pull->gate.count > 0 && pull->fused && recv->waits && !is_over(recv) &&
+           fr_rndv_ahead_may();
 }
 
 // Has a kernel wait for the bytes that the sender's kernel packs, and copy them. If it waits in
 // vain, they are pulled as any others once the sender says that they are there.
 static void pull_at_gate(struct fr_rndv_recv *recv)
 {
-    enum { PATIENT = 64 };
     struct fr_rndv_pull *pull = fr_rndv_pull_of(recv);
     struct fr_device_batch batch;
     fr_device_batch_begin(&batch);
@@ -423,7 +415,7 @@ static void pull_at_gate(struct fr_rndv_recv *recv)
     recv->status = fr_device_batch_finish(&batch);
     bool late = fr_device_batch_is_late(&batch);
     if (late)
-        atomic_store_explicit(&patient, PATIENT, memory_order_relaxed);
+        fr_rndv_ahead_in_vain();
     pull->ahead = launched && !late && recv->status == FR_OK;
     pull->done = pull->ahead ? pull->bytes : 0;
     if (is_over(recv))

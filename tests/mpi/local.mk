@@ -6,7 +6,7 @@ fr_mpi_tests = tests/mpi/programs-openmpi.test tests/mpi/programs-mpich.test \
     tests/mpi/transparency.test tests/mpi/partial_preload.test tests/mpi/with_without_preload.test tests/mpi/job_control.test \
     tests/mpi/report.test tests/mpi/coll_multihost.test tests/mpi/rail.test tests/mpi/hmem.test tests/mpi/slurm.test \
     tests/mpi/shm.test tests/mpi/far.test tests/mpi/bounds.test tests/mpi/types.test tests/mpi/self.test tests/mpi/pending.test \
-    tests/mpi/windows.test tests/mpi/aperture.test
+    tests/mpi/windows.test tests/mpi/aperture.test tests/mpi/standby.test
 EXTRA_DIST += $(fr_mpi_tests) tests/mpi/programs tests/mpi/run-program \
     tests/mpi/check-report.py tests/mpi/check-sanitizer.py tests/mpi/check-fabric.py \
     tests/mpi/report-check.py tests/mpi/report_run.c \
@@ -98,6 +98,10 @@ CLEANFILES += $(fr_coll_multihost_programs) tests/mpi/libfrcount.so \
 fr_bounds_programs = $(fr_families:%=tests/mpi/bounds-%)
 EXTRA_DIST += tests/mpi/bounds.c
 CLEANFILES += $(fr_bounds_programs)
+# A program of short messages for which kernels stand by.
+fr_standby_programs = $(fr_families:%=tests/mpi/standby-%)
+EXTRA_DIST += tests/mpi/standby.c
+CLEANFILES += $(fr_standby_programs)
 # A program of short messages that the CPU copies itself.
 fr_aperture_programs = $(MPI_FLAVOURS:%=tests/mpi/aperture-%)
 EXTRA_DIST += tests/mpi/aperture.c
@@ -178,6 +182,10 @@ $(fr_with_without_preload_programs): tests/mpi/with_without_preload-%: $(fr_with
     tests/mpi/with_without_preload.h tests/programs/memory.h
 	$(fr_program)
 $(fr_coll_multihost_programs): tests/mpi/coll_multihost-%: tests/mpi/coll_multihost.c tests/programs/memory-%.o \
+    tests/programs/memory.h tests/sim/calls.h
+	$(fr_program)
+check_DATA += $(fr_standby_programs)
+$(fr_standby_programs): tests/mpi/standby-%: tests/mpi/standby.c tests/programs/memory-%.o \
     tests/programs/memory.h tests/sim/calls.h
 	$(fr_program)
 check_DATA += $(fr_aperture_programs)

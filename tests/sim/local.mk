@@ -3,11 +3,11 @@
 # choose other file names.
 sim_headers = tests/sim/sim.h tests/sim/sim_base.h tests/sim/sim_memory.h tests/sim/sim_work.h \
     tests/sim/bar.h tests/sim/touch.h tests/sim/pins.h tests/sim/calls.h tests/sim/entry.def include/fabrail/device/kernels.h \
-    include/fabrail/device/elements.h include/fabrail/device/reduce.def include/fabrail/device/round.h include/fabrail/device/shape.h include/fabrail/device/shape_table.h \
+    include/fabrail/device/elements.h include/fabrail/device/reduce.def include/fabrail/device/round.h include/fabrail/device/standby_order.h include/fabrail/device/shape.h include/fabrail/device/shape_table.h \
     include/fabrail/device/shape_walk.h
 sim_cuda_sources = tests/sim/bar.c tests/sim/context.c tests/sim/copy.c tests/sim/device.c tests/sim/entry.c \
     tests/sim/event.c tests/sim/few.c tests/sim/graph.c tests/sim/heap.c tests/sim/knobs.c tests/sim/memory.c tests/sim/module.c \
-    tests/sim/pack.c tests/sim/pointer.c tests/sim/pool.c tests/sim/reduce.c tests/sim/round.c tests/sim/share.c tests/sim/stream.c \
+    tests/sim/pack.c tests/sim/pointer.c tests/sim/pool.c tests/sim/reduce.c tests/sim/round.c tests/sim/share.c tests/sim/standby.c tests/sim/stream.c \
     tests/sim/table.c tests/sim/touch.c tests/sim/transfer.c tests/sim/vmm.c
 sim_nvml_sources = tests/sim/nvml.c tests/sim/knobs.c
 sim_host_sources = tests/sim/host.c tests/sim/knobs.c

@@ -17,7 +17,7 @@ struct CUfunc_st {
     const struct sim_kernel *kernel;
 };
 
-enum { KERNELS = 14, MAX_PARAM_BYTES = 4096 };
+enum { KERNELS = 15, MAX_PARAM_BYTES = 4096 };
 
 // A module. It outlives its context, as an application's copies of the handle do; its handles are
 // then refused.
@@ -61,7 +61,8 @@ static const struct sim_kernel *const kernels[KERNELS] = {&push_few,
                                                           &sim_kernel_pack_inline,
                                                           &sim_kernel_pack_fused,
                                                           &sim_kernel_pack_many,
-                                                          &sim_kernel_fetch};
+                                                          &sim_kernel_fetch,
+                                                          &sim_kernel_standby};
 
 static bool module_register(CUmodule module)
 {
@@ -211,7 +212,8 @@ static CUresult push_block(CUcontext ctx, const void *given, struct sim_launch_s
 CUresult sim_execute_launch(CUcontext ctx, const struct sim_op *op)
 {
     CUresult result = CUDA_SUCCESS;
-    struct sim_launch_shape shape = {.blocks = op->blocks, .threads = op->threads};
+    struct sim_launch_shape shape = {
+        .blocks = op->blocks, .threads = op->threads, .began_ns = op->began_ns};
     for (shape.block = op->blocks; shape.block-- > 0 && result == CUDA_SUCCESS;)
         result = op->kernel->run_block(ctx, op->snapshot, shape);
     return result;

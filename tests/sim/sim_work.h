@@ -33,10 +33,13 @@ struct sim_mark {
 };
 void sim_mark_drop(struct sim_mark *mark);
 
-// A kernel that the CPU does. Its parameters are as the driver copies them.
+// A kernel that the CPU does. Its parameters are as the driver copies them. One that waits for the
+// host returns SIM_KERNEL_RUNS, and is called again by the next step of its stream.
 struct sim_launch_shape {
     unsigned block, blocks, threads;
+    uint64_t began_ns; // 0 at the first call
 };
+#define SIM_KERNEL_RUNS CUDA_ERROR_NOT_READY
 struct sim_kernel {
     const char *name;
     size_t param_bytes;
@@ -44,7 +47,8 @@ struct sim_kernel {
     bool (*are_sound)(const void *params); // whether a GPU would neither fault nor hang
     CUresult (*run_block)(CUcontext ctx, const void *params, struct sim_launch_shape shape);
 };
-extern const struct sim_kernel sim_kernel_reduce_few, sim_kernel_reduce, sim_kernel_fetch;
+extern const struct sim_kernel sim_kernel_reduce_few, sim_kernel_reduce, sim_kernel_fetch,
+    sim_kernel_standby;
 extern const struct sim_kernel sim_kernel_pack, sim_kernel_pack_inline, sim_kernel_pack_fused,
     sim_kernel_pack_many;
 extern const struct sim_kernel sim_kernel_met_few, sim_kernel_met_many, sim_kernel_met_reduce_few,
@@ -82,6 +86,7 @@ struct sim_op {
     void *snapshot; // owned copy of pageable source bytes, or of a kernel's parameters
     const struct sim_kernel *kernel; // the kernel of a launch
     unsigned blocks, threads;
+    uint64_t began_ns; // when a launch was first found to run on, 0: it was not
     unsigned pattern, pattern_bytes;
     struct sim_mark *mark;
     void (*call)(void *argument);

@@ -100,7 +100,8 @@ static void call_out(CUstream stream, const struct sim_op *op)
     stream->busy = false;
 }
 
-static void execute(CUstream stream, struct sim_op *op)
+// Returns whether the operation is over. Only a kernel that waits for the host is not.
+static bool execute(CUstream stream, struct sim_op *op)
 {
     CUresult result = CUDA_SUCCESS;
     switch (op->type) {
@@ -110,6 +111,10 @@ static void execute(CUstream stream, struct sim_op *op)
         break;
     case SIM_OP_LAUNCH:
         result = sim_execute_launch(stream->ctx, op);
+        if (result == SIM_KERNEL_RUNS) {
+            op->began_ns = op->began_ns ? op->began_ns : sim_now_ns();
+            return false;
+        }
         break;
     case SIM_OP_RECORD:
         op->mark->when_ns = sim_now_ns();
@@ -130,6 +135,16 @@ static void execute(CUstream stream, struct sim_op *op)
     // device.
     if (result != CUDA_SUCCESS)
         stream->ctx->sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
+    return true;
+}
+
+static void put_back(CUstream stream, struct sim_op *op)
+{
+    op->next = stream->head;
+    stream->head = op;
+    if (!stream->tail)
+        stream->tail = op;
+    pending++;
 }
 
 static void op_free(struct sim_op *op)
@@ -179,8 +194,10 @@ static void step(CUstream stream)
         if (!stream->head)
             stream->tail = NULL;
         pending--;
-        execute(stream, op);
-        op_free(op);
+        if (execute(stream, op))
+            op_free(op);
+        else
+            put_back(stream, op);
     }
 }
 

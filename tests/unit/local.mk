@@ -6,7 +6,7 @@ check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/device_classify tests/unit/device_clique tests/unit/device_context tests/unit/device_copy \
     tests/unit/device_aperture tests/unit/device_few \
     tests/unit/device_memory tests/unit/device_mover tests/unit/device_pack tests/unit/device_present tests/unit/device_push \
-    tests/unit/device_query tests/unit/device_reduce tests/unit/device_row \
+    tests/unit/device_query tests/unit/device_reduce tests/unit/device_row tests/unit/device_standby \
     tests/unit/intercept_guard tests/unit/intercept_host_fastpath tests/unit/intercept_probe \
     tests/unit/intercept_serve_within \
     tests/unit/ipc_cache tests/unit/ipc_channel tests/unit/ipc_failures tests/unit/ipc_importers \
@@ -36,7 +36,7 @@ fr_unit_processes = $(patsubst %,tests/unit/%,coll_host_reduce coll_segment coll
 # One that does fails (check.h).
 fr_unit_single = $(patsubst %,tests/unit/%,abi_caller abi_rows coll_agree coll_host_reduce coll_meet coll_number coll_scale coll_segment coll_slab \
     core_hash core_settings core_site core_wait device_copy device_few device_mover device_pack \
-    device_reduce device_row intercept_guard intercept_host_fastpath intercept_probe \
+    device_reduce device_row device_standby intercept_guard intercept_host_fastpath intercept_probe \
     intercept_serve_within ipc_channel ipc_failures ipc_share \
     ipc_tuned job_scale job_secret job_tally policy_choose policy_collective policy_scheme policy_tuning \
     report_verdict request_schedule request_advance request_await request_complete request_deliver \

@@ -364,8 +364,29 @@ static void check_names(void)
     CHECK(strcmp(fr_policy_scheme_name(FR_SCHEME_COUNT), "unknown") == 0);
 }
 
+static void check_stands_by(void)
+{
+    const struct fr_policy_receive most = {.room = 39, .rts_bytes = 40, .one_piece = true};
+    struct fr_policy_receive other = most;
+    CHECK(fr_policy_stands_by(&most));
+    other.room = 40;
+    CHECK(!fr_policy_stands_by(&other), "an RTS may come");
+    other.room = 0;
+    CHECK(!fr_policy_stands_by(&other), "nothing comes");
+    other = most;
+    other.one_piece = false;
+    CHECK(!fr_policy_stands_by(&other), "blocks");
+    other = most;
+    other.takes_turns = true;
+    CHECK(!fr_policy_stands_by(&other), "turns");
+    other = most;
+    other.by_cpu = true;
+    CHECK(!fr_policy_stands_by(&other), "by the CPU");
+}
+
 int main(void)
 {
+    check_stands_by();
     check_all();
     check_limits();
     check_strided();

@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "fabrail/request/errors.h"
+#include "fabrail/rndv/ahead.h"
 #include "request/table.h"
 
 enum {
@@ -193,6 +194,19 @@ bool fr_request_op_is_staged(const struct fr_request_op *op)
 
 void fr_request_notice_awaited(void)
 {
+}
+
+static unsigned stood_by, dismissed;
+
+void fr_request_stand_by(struct fr_request_op *op)
+{
+    (void)op;
+    stood_by++;
+}
+
+void fr_rndv_standby_end(void)
+{
+    dismissed++;
 }
 
 int fr_request_set_call(struct fr_request_set *set)
@@ -478,6 +492,31 @@ static void check_others(void)
         op_of[i] = NULL;
 }
 
+// A kernel stands by where a call waits for one request that is ours, and is dismissed by its end.
+static void check_stands_by(void)
+{
+    static struct fr_request_op op;
+    static const struct {
+        enum fr_fn fn;
+        int request;
+        unsigned expected;
+    } calls[] = {{FR_FN_MPI_Wait, 1, 1}, {FR_FN_MPI_Wait, 2, 0}, {FR_FN_MPI_Test, 1, 0}};
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        fr_word request = (fr_word)calls[i].request;
+        int flag = 1, status = 0, result = -1;
+        fr_word args[FR_MAX_ARGS] = {FR_PTR(&request), FR_PTR(&status), FR_PTR(&status)};
+        if (calls[i].fn == FR_FN_MPI_Test)
+            args[1] = FR_PTR(&flag);
+        op = (struct fr_request_op){.fn = FR_FN_MPI_Irecv, .active = true};
+        op_of[1] = &op;
+        stood_by = dismissed = 0;
+        (void)fr_request_complete(calls[i].fn, args, &result);
+        CHECK(stood_by == calls[i].expected && dismissed == calls[i].expected, "%zu: %u and %u", i,
+              stood_by, dismissed);
+    }
+    op_of[1] = NULL;
+}
+
 // A call that MPI refuses leaves what the application has there: of a list, and of a quick call.
 static void check_refused(void)
 {
@@ -514,5 +553,6 @@ int main(void)
     check_both_fail();
     check_others();
     check_first();
+    check_stands_by();
     return check_result();
 }

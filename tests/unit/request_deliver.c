@@ -10,6 +10,7 @@
 #include "request/request_int.h"
 
 #include "check.h"
+#include "fabrail/rndv/ahead.h"
 #include "fabrail/rndv/receive.h"
 
 enum {
@@ -45,6 +46,13 @@ int fr_abi_call(enum fr_fn fn, const fr_word *args)
 
 void fr_rndv_sweep_end(void)
 {
+}
+
+bool fr_rndv_standby_put(const struct fr_staging_view *view, size_t limit_bytes)
+{
+    (void)view;
+    (void)limit_bytes;
+    return false;
 }
 
 bool fr_abi_has_world(void)

@@ -46,6 +46,18 @@ struct fr_policy_message {
     size_t rail_min_bytes;     // FABRAIL_RAIL_MIN
 };
 
+// Facts about a receive into device memory, for which a call waits alone.
+struct fr_policy_receive {
+    size_t room;
+    size_t rts_bytes; // of the shortest RTS
+    bool one_piece;   // the bytes lie together in one allocation
+    bool takes_turns; // another process takes turns with this one on the GPU
+    bool by_cpu;      // the CPU writes the bytes to device memory itself
+};
+
+// Returns whether a kernel stands by for the message of a receive. Depends on the facts alone.
+bool fr_policy_stands_by(const struct fr_policy_receive *receive);
+
 struct fr_policy_scheme_choice {
     enum fr_policy_scheme scheme;
     const char *reason; // for the report and the log, static text

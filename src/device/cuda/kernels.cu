@@ -7,6 +7,7 @@
 // 16-byte loads under way before it stores. Stores are always aligned and 16 bytes wide. Where the
 // source is aligned otherwise, the loads are narrower.
 #include "device/cuda/barrier.cuh"
+#include "fabrail/device/standby_order.h"
 
 // Loads that a thread has under way: as many as registers allow.
 template <int WIDTH> struct in_flight {
@@ -186,6 +187,61 @@ extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)
     for (uint32_t i = threadIdx.x; i * FR_FETCH_PART_BYTES < params.bytes; i += blockDim.x) {
         uint32_t first = i * FR_FETCH_PART_BYTES;
         words[i] = (uint64_t)params.flag << 32 | load_part(src + first, params.bytes - first);
+    }
+}
+
+// Waits for an order, by FR_STANDBY_LOOK threads, which look at a word each. Returns whether it has
+// come in time, with all of its bytes. `word` is then the thread's own, and *bytes is what it says.
+static __device__ __forceinline__ bool await_order(const struct fr_standby &params, uint64_t &word,
+                                                   uint32_t *bytes)
+{
+    const uint32_t all = (1u << FR_STANDBY_LOOK) - 1;
+    const uint64_t at = params.words + (FR_STANDBY_ORDER + threadIdx.x) * sizeof(uint64_t);
+    const uint64_t begin = clock_ns();
+    for (;;) {
+        word = acquire_of_system(at);
+        uint64_t first = __shfl_sync(all, word, 0);
+        bool has_come = first >> 32 == params.flag;
+        *bytes = (uint32_t)first;
+        bool is_needed = has_come && threadIdx.x <= fr_standby_parts(*bytes);
+        if (__all_sync(all, has_come && (!is_needed || word >> 32 == params.flag)))
+            return true;
+        if (__shfl_sync(all, !has_come && clock_ns() - begin >= params.wait_ns, 0))
+            return false;
+    }
+}
+
+// Stores up to four bytes, none of which lies beyond `bytes`.
+static __device__ __forceinline__ void store_part(unsigned char *dst, uint32_t bytes, uint32_t part)
+{
+    if ((uintptr_t)dst % FR_STANDBY_PART_BYTES == 0 && bytes >= FR_STANDBY_PART_BYTES) {
+        *(uint32_t *)dst = part;
+        return;
+    }
+    for (uint32_t i = 0; i < FR_STANDBY_PART_BYTES && i < bytes; i++)
+        dst[i] = (unsigned char)(part >> 8 * i);
+}
+
+extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)
+    fr_standby(const __grid_constant__ struct fr_standby params)
+{
+    volatile uint64_t *words = (volatile uint64_t *)params.words;
+    uint64_t word;
+    uint32_t bytes;
+    if (threadIdx.x >= FR_STANDBY_LOOK)
+        return;
+    if (threadIdx.x == 0)
+        words[FR_STANDBY_STARTED] = fr_standby_word(params.flag, 1);
+    bool copies = await_order(params, word, &bytes) && bytes > 0;
+    if (copies && threadIdx.x > 0 && threadIdx.x <= fr_standby_parts(bytes)) {
+        uint32_t first = (threadIdx.x - 1) * FR_STANDBY_PART_BYTES;
+        store_part((unsigned char *)params.dst + first, bytes - first, (uint32_t)word);
+    }
+    __syncwarp((1u << FR_STANDBY_LOOK) - 1);
+    if (threadIdx.x == 0) {
+        release_fence();
+        words[FR_STANDBY_ANSWER] =
+            fr_standby_word(params.flag, copies ? FR_STANDBY_COPIED : FR_STANDBY_IDLE);
     }
 }
 

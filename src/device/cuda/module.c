@@ -10,6 +10,7 @@
 #include "fabrail/core/time.h"
 #include "fabrail/device/round.h"
 #include "fabrail/device/shape.h"
+#include "fabrail/device/standby_order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,7 @@ static const char *const names[FR_KERNEL_COUNT] = {
     [FR_KERNEL_MET_FEW] = FR_MET_FEW_NAME,
     [FR_KERNEL_MET_MANY] = FR_MET_MANY_NAME,
     [FR_KERNEL_FETCH] = FR_FETCH_NAME,
+    [FR_KERNEL_STANDBY] = FR_STANDBY_NAME,
     [FR_KERNEL_REDUCE_FEW] = FR_REDUCE_FEW_NAME,
     [FR_KERNEL_REDUCE] = FR_REDUCE_NAME,
     [FR_KERNEL_MET_REDUCE_FEW] = FR_MET_REDUCE_FEW_NAME,
@@ -60,7 +62,7 @@ static const struct {
     // The work of an image, and who does it without the image.
     const char *what;
 } images[FR_IMAGE_COUNT] = {
-    [FR_IMAGE_PUSH] = {&fr_cuda_kernels_image, FR_KERNEL_PUSH_FEW, FR_KERNEL_FETCH,
+    [FR_IMAGE_PUSH] = {&fr_cuda_kernels_image, FR_KERNEL_PUSH_FEW, FR_KERNEL_STANDBY,
                        "copies, so copy engines move all sizes between GPUs"},
     [FR_IMAGE_REDUCE] = {&fr_cuda_reduce_image, FR_KERNEL_REDUCE_FEW, FR_KERNEL_MET_REDUCE,
                          "reductions, so they go through the host"},
