@@ -79,9 +79,11 @@ struct fr_coll_team {
     // in which all ranks meet, and of persistent operations.
     bool quits;
     uint64_t quits_after, quits_at_meeting, quits_at_persistent;
-    bool never_quits;      // a clone, whose ranks meet in starts of one operation
-    bool is_awaited;       // a blocking call has the team in hand
-    uint64_t begun, ended; // counts of operations, which take turns (task.h)
+    bool never_quits; // a clone, whose ranks meet in starts of one operation
+    bool is_awaited;  // a blocking call has the team in hand
+    uint64_t begun;   // counts operations, which take turns (task.h)
+    // Of these. The queue's thread may end some while a call begins the next.
+    _Atomic uint64_t ended;
     // No rank was known to use a GPU when the team was made. It serves host memory over rails.
     bool for_rails;
     size_t rail_min_bytes;         // least bytes of a message over rails, as rank 0 has set it
