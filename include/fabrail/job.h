@@ -148,7 +148,8 @@ bool fr_job_comm_is_host(fr_word comm);
 void *fr_job_comm_value(fr_word comm);
 
 // Attaches a value to a communicator, once, until the communicator is freed; `destroy` is called
-// then. Returns false for a communicator without a name.
+// then. Other threads may ask for the value meanwhile. Returns false for a communicator without a
+// name.
 bool fr_job_comm_keep(fr_word comm, void *value, void (*destroy)(void *value));
 
 // Returns a word that module report keeps with a communicator, 0 at first, until the communicator

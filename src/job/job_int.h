@@ -46,7 +46,7 @@ struct fr_job_remembered {
     char *promise;                // kinds of memory, NULL for none; under the lock of ranks.c
     _Atomic uint32_t label;       // another module's (fr_job_comm_label)
     atomic_bool is_host;          // host memory alone is promised
-    void *value;                  // another module's (fr_job_comm_keep)
+    _Atomic(void *) value;        // another module's (fr_job_comm_keep)
     void (*destroy)(void *value);
 };
 

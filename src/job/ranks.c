@@ -187,7 +187,7 @@ _Atomic uint32_t *fr_job_comm_label(fr_word comm)
 void *fr_job_comm_value(fr_word comm)
 {
     const struct fr_job_remembered *remembered = fr_job_recall(comm);
-    return remembered ? remembered->value : NULL;
+    return remembered ? atomic_load_explicit(&remembered->value, memory_order_acquire) : NULL;
 }
 
 bool fr_job_comm_keep(fr_word comm, void *value, void (*destroy)(void *value))
@@ -195,8 +195,8 @@ bool fr_job_comm_keep(fr_word comm, void *value, void (*destroy)(void *value))
     struct fr_job_remembered *remembered = fr_job_recall(comm);
     if (!remembered || !remembered->name)
         return false;
-    remembered->value = value;
     remembered->destroy = destroy;
+    atomic_store_explicit(&remembered->value, value, memory_order_release);
     return true;
 }
 
