@@ -28,6 +28,15 @@ static size_t round_up(size_t bytes)
     return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 }
 
+// Waits for work. If that fails, the device may be at it still.
+static enum fr_status end_work(struct fr_coll_slab *slab, struct fr_device_work *work)
+{
+    const bool begun = work->status == FR_OK;
+    enum fr_status status = fr_device_work_end(work);
+    slab->is_forsaken = slab->is_forsaken || (begun && status != FR_OK);
+    return status;
+}
+
 // Moves pieces by the slab's device, from or to the host memory of a position. Kernels are faster,
 // but need it to be page-locked; where one fails, the copy engines do it.
 static enum fr_status move(struct fr_coll_slab *slab, size_t count, const unsigned char *host)
@@ -40,9 +49,7 @@ static enum fr_status move(struct fr_coll_slab *slab, size_t count, const unsign
         struct fr_device_work work;
         fr_device_push_begin(&slab->range, slab->pieces, count, engines[i], 0, FR_ORIGIN_OWN,
                              &work);
-        const bool begun = work.status == FR_OK;
-        status = fr_device_work_end(&work);
-        slab->is_forsaken = slab->is_forsaken || (begun && status != FR_OK);
+        status = end_work(slab, &work);
     }
     return status;
 }
@@ -67,13 +74,13 @@ static uint64_t chunk_at(const struct fr_coll_slab *slab, int rank, uint64_t rou
     return slab->addresses[rank] + slab->bytes + round % FR_COLL_SLAB_CHUNKS * slab->chunk_bytes;
 }
 
-enum fr_status fr_coll_slab_copy(const struct fr_coll_slab *slab, uint64_t to, uint64_t from,
+enum fr_status fr_coll_slab_copy(struct fr_coll_slab *slab, uint64_t to, uint64_t from,
                                  size_t bytes)
 {
     const struct fr_device_push_piece piece = {.dst = to, .src = from, .bytes = bytes};
     struct fr_device_work work;
     fr_device_push_begin(&slab->range, &piece, 1, FR_ENGINE_CE, 0, FR_ORIGIN_OWN, &work);
-    return fr_device_work_end(&work);
+    return end_work(slab, &work);
 }
 
 enum fr_status fr_coll_slab_publish(struct fr_coll_slab *slab, uint64_t round, const void *from,
@@ -273,12 +280,12 @@ void fr_coll_slab_close(struct fr_coll_slab *slab, bool notifies)
     if (!slab)
         return;
     fr_coll_slab_rest(slab);
-    if (slab->is_forsaken) { // the part keeps its position and its hold on the memory
-        fr_debug("memory of a slab is kept, as a device may still write to it");
-    } else {
+    if (!slab->is_forsaken)
         fr_coll_slab_part_leave(slab, notifies);
+    if (!slab->is_forsaken) // else the part keeps its hold on the memory
         drop_memory(slab->memory);
-    }
+    else
+        fr_debug("memory of a slab is kept, as a device may still write to it");
     free(slab->members);
     free(slab->addresses);
     free(slab->pieces);

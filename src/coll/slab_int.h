@@ -90,7 +90,7 @@ FR_MUST_CHECK enum fr_status fr_coll_slab_store(struct fr_coll_slab *slab, const
                                                 size_t offset, size_t bytes);
 
 // Copies by a copy engine, to or from host memory that need not be page-locked.
-FR_MUST_CHECK enum fr_status fr_coll_slab_copy(const struct fr_coll_slab *slab, uint64_t to,
+FR_MUST_CHECK enum fr_status fr_coll_slab_copy(struct fr_coll_slab *slab, uint64_t to,
                                                uint64_t from, size_t bytes);
 
 // Allocates what each part has of its own.

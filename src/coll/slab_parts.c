@@ -192,7 +192,7 @@ static bool has_member(const struct fr_coll_slab *part, int rank)
 }
 
 // Returns whether all ranks that were at a position have left it, as far as their words say.
-static bool have_left(const struct fr_coll_slab *part, unsigned position,
+static bool have_left(struct fr_coll_slab *part, unsigned position,
                       const struct fr_coll_slab_use *last)
 {
     const size_t bytes = (size_t)last->size * sizeof(uint64_t);
@@ -203,12 +203,13 @@ static bool have_left(const struct fr_coll_slab *part, unsigned position,
                                            bytes) == FR_OK;
     for (int i = 0; i < last->size && left; i++)
         left = words[i] == last->word;
-    free(words);
+    if (!part->is_forsaken) // else the device may still write there
+        free(words);
     return left;
 }
 
 // Returns whether a position that this rank does not use can serve the ranks of a part.
-static bool can_serve(const struct fr_coll_slab *part, unsigned position)
+static bool can_serve(struct fr_coll_slab *part, unsigned position)
 {
     struct fr_coll_slab_use *last = &part->memory->last[position];
     bool all_here = true;
@@ -219,7 +220,7 @@ static bool can_serve(const struct fr_coll_slab *part, unsigned position)
     return all_here || last->word == 0;
 }
 
-uint64_t fr_coll_slab_offer(const struct fr_coll_slab *part, uint32_t *held)
+uint64_t fr_coll_slab_offer(struct fr_coll_slab *part, uint32_t *held)
 {
     struct fr_coll_slab_memory *memory = part->memory;
     uint32_t offered = 0;

@@ -62,7 +62,7 @@ void fr_coll_slab_part_assign(struct fr_coll_slab *part, unsigned position, uint
 // Offers the positions that are free for the ranks of a part. Returns them as a word, which the
 // ranks combine by fr_coll_slab_offer_add. This process offers them to nobody else until
 // fr_coll_slab_offer_take, which gets *held. A rank without a part offers FR_COLL_SLAB_NO_OFFER.
-uint64_t fr_coll_slab_offer(const struct fr_coll_slab *part, uint32_t *held);
+uint64_t fr_coll_slab_offer(struct fr_coll_slab *part, uint32_t *held);
 uint64_t fr_coll_slab_offer_add(uint64_t one, uint64_t other);
 #define FR_COLL_SLAB_NO_OFFER UINT64_C(0xffffffff)
 
