@@ -203,32 +203,32 @@ enum fr_status fr_coll_round_post(struct fr_coll_team *team, struct fr_coll_roun
 
 // Looks whether all have posted for a round.
 static enum fr_status look(struct fr_coll_team *team, struct fr_coll_round *round, uint64_t number,
-                           bool *met)
+                           bool *complete)
 {
     enum fr_status status = FR_OK;
     if (team->segment)
-        *met = fr_coll_segment_has_all(team->segment, number);
+        *complete = fr_coll_segment_has_all(team->segment, number);
     else
-        status = fr_coll_slab_look(team->slab, number, met);
-    bool stays = status == FR_OK && (*met || goes_on(team, round, number));
+        status = fr_coll_slab_look(team->slab, number, complete);
+    bool stays = status == FR_OK && (*complete || goes_on(team, round, number));
     return stays ? FR_OK : fail(team, round);
 }
 
-enum fr_status fr_coll_round_meet_previous(struct fr_coll_team *team, struct fr_coll_round *round,
-                                           bool *met)
+enum fr_status fr_coll_round_gather_previous(struct fr_coll_team *team, struct fr_coll_round *round,
+                                             bool *complete)
 {
-    *met = true;
-    return team->slab ? look(team, round, team->round, met) : FR_OK;
+    *complete = true;
+    return team->slab ? look(team, round, team->round, complete) : FR_OK;
 }
 
-enum fr_status fr_coll_round_meet(struct fr_coll_team *team, struct fr_coll_round *round,
-                                  const struct fr_coll_post *post, bool *met)
+enum fr_status fr_coll_round_gather(struct fr_coll_team *team, struct fr_coll_round *round,
+                                    const struct fr_coll_post *post, bool *complete)
 {
     enum fr_status status = FR_OK;
-    *met = false;
+    *complete = false;
     if (!round->number)
         status = fr_coll_round_post(team, round, post);
-    return round->number ? look(team, round, round->number, met) : status;
+    return round->number ? look(team, round, round->number, complete) : status;
 }
 
 bool fr_coll_round_is_marked(const struct fr_coll_team *team, int rank, uint64_t number)

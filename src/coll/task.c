@@ -84,8 +84,8 @@ static enum fr_status failure_of(enum fr_status status)
     return status == FR_ERR_UNSUPPORTED ? FR_ERR_DEVICE : status;
 }
 
-// Goes on where ranks have posted in a round that was met, and not all by their data. All ranks
-// find the same.
+// Goes on where ranks have posted in a complete round, and not all by their data. All ranks find
+// the same.
 static bool go_on_by_posts(struct fr_coll_task *task, enum fr_coll_posted posted)
 {
     fr_coll_round_done(task->team, task->round.number);
@@ -98,14 +98,14 @@ static bool go_on_by_posts(struct fr_coll_task *task, enum fr_coll_posted posted
 
 // Posts this rank's data, and does the operation once those of all are there. Long data take some
 // rounds.
-static bool meet_data(struct fr_coll_task *task)
+static bool gather_data(struct fr_coll_task *task)
 {
     struct fr_coll_team *team = task->team;
-    bool met = true, goes_on = false;
+    bool complete = true, goes_on = false;
     enum fr_status status = FR_OK;
     if (!task->is_loaded)
-        status = fr_coll_round_meet_previous(team, &task->round, &met);
-    if (status == FR_OK && !met)
+        status = fr_coll_round_gather_previous(team, &task->round, &complete);
+    if (status == FR_OK && !complete)
         return false;
     if (status == FR_OK && !task->is_loaded) {
         task->post = fr_coll_host_posts_load(team, task->host);
@@ -113,12 +113,12 @@ static bool meet_data(struct fr_coll_task *task)
         task->is_loaded = true;
     }
     if (status == FR_OK)
-        status = fr_coll_round_meet(team, &task->round, &task->post, &met);
+        status = fr_coll_round_gather(team, &task->round, &task->post, &complete);
     if (status != FR_OK)
         return end(task, status);
     if (task->round.number && task->host->failure != FR_OK) // all hear of it
         return go_on_by_posts(task, FR_COLL_POSTED_FAILED);
-    if (!met)
+    if (!complete)
         return false;
     enum fr_coll_posted posted = fr_coll_host_posts_find(team, task->host, task->round.number);
     if (posted != FR_COLL_POSTED_DATA)
@@ -134,7 +134,7 @@ static bool meet_data(struct fr_coll_task *task)
 static bool decline(struct fr_coll_task *task)
 {
     if (task->host)
-        return meet_data(task);
+        return gather_data(task);
     static const struct fr_coll_advert nothing;
     struct fr_coll_team *team = task->team;
     const struct fr_coll_post post = {
@@ -168,9 +168,9 @@ static bool end_agreement(struct fr_coll_task *task, enum fr_status status)
 
 // Meters the wait for the last rank to come, in a call that waits. A kernel that then moves the
 // bytes at once, which takes microseconds, is part of it.
-static void meter_wait(struct fr_coll_task *task, bool met)
+static void meter_wait(struct fr_coll_task *task, bool complete)
 {
-    if (met) {
+    if (complete) {
         fr_core_meter_end(FR_METER_WAIT, task->waiting);
         task->waiting = 0;
     } else if (task->waits && !task->waiting) {
@@ -180,21 +180,22 @@ static void meter_wait(struct fr_coll_task *task, bool met)
 
 // Waits a moment for ranks that come to their calls now, so that all can share the work. Those that
 // come later find a rank that computes, and the last one does the work of all.
-static enum fr_status linger(struct fr_coll_task *task, const struct fr_coll_post *post, bool *met)
+static enum fr_status linger(struct fr_coll_task *task, const struct fr_coll_post *post,
+                             bool *complete)
 {
     struct fr_wait time = {0};
     enum fr_status status = FR_OK;
     const bool lingers = task->part.move_all && task->team->segment && !task->has_lingered &&
                          fr_coll_team_is_awaited(task->team);
     task->has_lingered = task->has_lingered || lingers;
-    while (lingers && status == FR_OK && !*met && fr_wait_ns(&time) < task->part.moment_ns) {
+    while (lingers && status == FR_OK && !*complete && fr_wait_ns(&time) < task->part.moment_ns) {
         fr_wait_pause();
-        status = fr_coll_round_meet(task->team, &task->round, post, met);
+        status = fr_coll_round_gather(task->team, &task->round, post, complete);
     }
     return status;
 }
 
-static bool meet_adverts(struct fr_coll_task *task)
+static bool gather_adverts(struct fr_coll_task *task)
 {
     struct fr_coll_team *team = task->team;
     const struct fr_coll_post post = {
@@ -205,14 +206,14 @@ static bool meet_adverts(struct fr_coll_task *task)
         .move = task->moves ? &task->move : NULL,
         .is_queued = !task->waits,
     };
-    bool met = false;
-    enum fr_status status = fr_coll_round_meet(team, &task->round, &post, &met);
-    if (status == FR_OK && !met)
-        status = linger(task, &post, &met);
-    meter_wait(task, met || status != FR_OK);
+    bool complete = false;
+    enum fr_status status = fr_coll_round_gather(team, &task->round, &post, &complete);
+    if (status == FR_OK && !complete)
+        status = linger(task, &post, &complete);
+    meter_wait(task, complete || status != FR_OK);
     if (status != FR_OK)
         return end(task, status);
-    if (!met)
+    if (!complete)
         return false;
     task->done = task->round.done;
     status = fr_coll_agree_decide(task);
@@ -224,7 +225,7 @@ static bool meet_adverts(struct fr_coll_task *task)
 }
 
 // Posts the task's word, and looks for those of all ranks.
-static enum fr_status meet_words(struct fr_coll_task *task, unsigned mark, bool *met)
+static enum fr_status gather_words(struct fr_coll_task *task, unsigned mark, bool *complete)
 {
     const struct fr_coll_post post = {
         .data = &task->word,
@@ -233,14 +234,14 @@ static enum fr_status meet_words(struct fr_coll_task *task, unsigned mark, bool 
         .meets = true,
         .is_queued = !task->waits,
     };
-    return fr_coll_round_meet(task->team, &task->round, &post, met);
+    return fr_coll_round_gather(task->team, &task->round, &post, complete);
 }
 
-static bool meet_mapped(struct fr_coll_task *task)
+static bool gather_mapped(struct fr_coll_task *task)
 {
-    bool met = false;
-    enum fr_status status = meet_words(task, 0, &met);
-    if (status == FR_OK && !met)
+    bool complete = false;
+    enum fr_status status = gather_words(task, 0, &complete);
+    if (status == FR_OK && !complete)
         return false;
     return end_agreement(task, status == FR_OK ? fr_coll_agree_compare(task) : status);
 }
@@ -311,13 +312,13 @@ static void hear_results(struct fr_coll_task *task)
     fr_coll_round_done(team, task->round.number);
 }
 
-static bool meet_results(struct fr_coll_task *task)
+static bool gather_results(struct fr_coll_task *task)
 {
-    bool met = false;
-    enum fr_status status = meet_words(task, task->word, &met);
+    bool complete = false;
+    enum fr_status status = gather_words(task, task->word, &complete);
     if (status != FR_OK)
         return end(task, status);
-    if (!met)
+    if (!complete)
         return false;
     hear_results(task);
     if (task->status != FR_OK) // and so on all ranks
@@ -342,12 +343,12 @@ enum fr_status fr_coll_task_progress(struct fr_coll_task *task, bool *over)
         [FR_COLL_STAGE_TURN] = take_turn,
         [FR_COLL_STAGE_DECLINE] = decline,
         [FR_COLL_STAGE_COPY_IN] = copy_in,
-        [FR_COLL_STAGE_ADVERTS] = meet_adverts,
-        [FR_COLL_STAGE_MAPPED] = meet_mapped,
-        [FR_COLL_STAGE_DATA] = meet_data,
+        [FR_COLL_STAGE_ADVERTS] = gather_adverts,
+        [FR_COLL_STAGE_MAPPED] = gather_mapped,
+        [FR_COLL_STAGE_DATA] = gather_data,
         [FR_COLL_STAGE_MOVE] = move,
         [FR_COLL_STAGE_MOVED] = look_at_move,
-        [FR_COLL_STAGE_RESULTS] = meet_results,
+        [FR_COLL_STAGE_RESULTS] = gather_results,
         [FR_COLL_STAGE_COPY_OUT] = copy_out,
     };
     while (task->stage != FR_COLL_STAGE_OVER && stages[task->stage](task))

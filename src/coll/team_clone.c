@@ -56,12 +56,12 @@ static enum fr_status tell_all(struct fr_coll_team *team, const char *call, enum
     struct fr_wait pace = fr_coll_round_pace(team);
     const uint32_t word = own == FR_OK;
     const struct fr_coll_post post = {.data = &word, .bytes = sizeof(word)};
-    bool met = false, all = true;
+    bool complete = false, all = true;
     for (;;) {
-        enum fr_status status = fr_coll_round_meet(team, &round, &post, &met);
+        enum fr_status status = fr_coll_round_gather(team, &round, &post, &complete);
         if (status != FR_OK)
             return status;
-        if (met)
+        if (complete)
             break;
         fr_coll_round_pause(team, &pace);
     }

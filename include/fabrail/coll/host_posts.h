@@ -27,8 +27,8 @@ size_t fr_coll_host_posts_bytes(int size);
 struct fr_coll_post fr_coll_host_posts_load(const struct fr_coll_team *team,
                                             struct fr_coll_host *host);
 
-// Returns what all ranks have posted in a round, which was met. All ranks find the same. Logs which
-// rank has failed.
+// Returns what all ranks have posted in a round, which is complete. All ranks find the same. Logs
+// which rank has failed.
 enum fr_coll_posted fr_coll_host_posts_find(const struct fr_coll_team *team,
                                             const struct fr_coll_host *host, uint64_t round);
 

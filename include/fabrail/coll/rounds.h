@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rounds of a team: each rank posts a few bytes, and looks for what the others have posted. Posts
-// are in shared memory, or in device memory where the ranks are on several hosts. A round is *met*
-// once this rank has found that all have posted for it. Nothing here waits for another rank.
+// are in shared memory, or in device memory where the ranks are on several hosts. A round is
+// *complete* once this rank has found that all have posted for it. Nothing here waits for another
+// rank.
 #ifndef FR_FABRAIL_COLL_ROUNDS_H
 #define FR_FABRAIL_COLL_ROUNDS_H
 
@@ -45,28 +46,29 @@ FR_MUST_CHECK enum fr_status fr_coll_round_post(struct fr_coll_team *team,
                                                 struct fr_coll_round *round,
                                                 const struct fr_coll_post *post);
 
-// Writes to *met whether all ranks have posted for the last round that this rank has posted
+// Writes to *complete whether all ranks have posted for the last round that this rank has posted
 // for. Nobody needs then what was published in a slab for earlier ones. On one host there is
 // nothing to wait for. `round` is the next one, without a number. Returns as fr_coll_round_post
 // does.
-FR_MUST_CHECK enum fr_status fr_coll_round_meet_previous(struct fr_coll_team *team,
-                                                         struct fr_coll_round *round, bool *met);
+FR_MUST_CHECK enum fr_status fr_coll_round_gather_previous(struct fr_coll_team *team,
+                                                           struct fr_coll_round *round,
+                                                           bool *complete);
 
-// Posts for the round unless that has been done, and writes to *met whether all ranks have. Returns
-// as fr_coll_round_post does.
-FR_MUST_CHECK enum fr_status fr_coll_round_meet(struct fr_coll_team *team,
-                                                struct fr_coll_round *round,
-                                                const struct fr_coll_post *post, bool *met);
+// Posts for the round unless that has been done, and writes to *complete whether all ranks have.
+// Returns as fr_coll_round_post does.
+FR_MUST_CHECK enum fr_status fr_coll_round_gather(struct fr_coll_team *team,
+                                                  struct fr_coll_round *round,
+                                                  const struct fr_coll_post *post, bool *complete);
 
 // Returns whether all ranks have marked their posts alike, which is never known of ranks of one
-// host. For a round that was met, until fr_coll_round_done.
+// host. For a complete round, until fr_coll_round_done.
 bool fr_coll_round_is_alike(const struct fr_coll_team *team, uint64_t number);
 
-// Returns whether a rank has marked its post. For a round that was met, until fr_coll_round_done.
+// Returns whether a rank has marked its post. For a complete round, until fr_coll_round_done.
 bool fr_coll_round_is_marked(const struct fr_coll_team *team, int rank, uint64_t number);
 
-// Returns a rank's post, which is there unless all ranks have marked theirs alike. For a round that
-// was met, until fr_coll_round_done.
+// Returns a rank's post, which is there unless all ranks have marked theirs alike. For a complete
+// round, until fr_coll_round_done.
 const void *fr_coll_round_read(const struct fr_coll_team *team, int rank, uint64_t number);
 
 // Says that this rank needs no posts of the round any more.
