@@ -150,12 +150,17 @@ static bool plan(struct fr_coll_task *task)
         return false;
     unsigned past = memory->past, last = memory->last;
     go_back(memory, task->mark);
-    bool planned = part->plan(team, part->operation, &task->move) &&
-                   fr_coll_copy_plan(&part->before, false, &task->move) &&
-                   fr_coll_copy_plan(&part->after, true, &task->move);
+    task->move.delivery.is_made = false;
+    bool planned = part->plan(team, part->operation, &task->move);
+    const bool delivers = task->move.delivery.is_made; // to where the result belongs
+    planned = planned && fr_coll_copy_plan(&part->before, false, &task->move) &&
+              (delivers || fr_coll_copy_plan(&part->after, true, &task->move));
     task->move.is_synced = part->is_synced;
     memory->past = past; // all ranks go on from the same
     memory->last = last;
+    if (delivers && !planned)
+        task->mark = 0;
+    task->delivers = delivers && planned;
     return planned;
 }
 
@@ -182,6 +187,7 @@ void fr_coll_agree_prepare(struct fr_coll_task *task)
     tell_freed(memory, !known);
     task->mark = advert->eligible && !advert->freed_count ? mark_of(task) : 0;
     task->previous = memory->past;
+    task->delivers = false;
     task->moves = plan(task);
     sync_app_work(task);
     if (!task->moves)

@@ -65,8 +65,8 @@ static bool is_written_over(const struct fr_coll_reduce *reduce)
     uintptr_t to = reduce->receive.address;
     if (writes_own(reduce))
         to = fr_coll_target(&reduce->after, to);
-    return reduce->form == FR_COLL_SCATTERED && from != to &&
-           from - to + reduce->receive.bytes < 2 * reduce->receive.bytes;
+    return reduce->form == FR_COLL_SCATTERED && from != to && from < to + reduce->receive.bytes &&
+           to < from + reduce->receive.bytes;
 }
 
 // Returns whether this rank reads its own slice straight where it belongs, whatever the workspace
@@ -220,9 +220,148 @@ static bool suits_one(const struct fr_coll_team *team, const struct fr_coll_redu
                                          reduce->form == FR_COLL_SCATTERED);
 }
 
+// Returns the bytes of a vector that another rank needs, where ranks deliver.
+static size_t needed_bytes(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce)
+{
+    const size_t elements = reduce->form == FR_COLL_SCATTERED
+                                ? reduce->elements / (size_t)team->size
+                                : reduce->elements;
+    return elements * reduce->element_bytes;
+}
+
+// Returns whether each rank gets so many bytes of a scattered result.
+static bool are_parts_even(const struct fr_coll_team *team, size_t bytes)
+{
+    const struct fr_coll_slot *slots = fr_coll_agreed_slots(team);
+    bool even = true;
+    for (int rank = 0; rank < team->size && even; rank++)
+        even = fr_coll_slot_of(slots, rank, RECEIVE)->bytes == bytes;
+    return even;
+}
+
+// Returns whether units of all vectors and results are at the same places in them.
+static bool are_congruent(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce,
+                          size_t bytes)
+{
+    const struct fr_coll_slot *slots = fr_coll_agreed_slots(team);
+    uint64_t differ = 0;
+    for (int rank = 0; rank < team->size; rank++) {
+        const struct fr_coll_slot *result = fr_coll_slot_of(slots, rank, RECEIVE);
+        differ |= fr_coll_slot_of(slots, rank, SEND)->address ^ slots[SEND].address;
+        differ |= result->bytes > 0 ? result->address ^ slots[SEND].address : 0;
+    }
+    if (reduce->form == FR_COLL_SCATTERED)
+        differ |= bytes;
+    return differ % FR_REDUCE_UNIT_BYTES == 0;
+}
+
+// Returns whether ranks deliver in this operation. All ranks find the same, by what they have
+// agreed on.
+static bool do_deliver(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce)
+{
+    enum { MOST_SINGLES = 2048 }; // elements that one block combines one by one, four a thread
+    const size_t bytes = needed_bytes(team, reduce);
+    return bytes <= fr_coll_slab_delivery_bytes(team->slab) &&
+           (bytes / reduce->element_bytes <= MOST_SINGLES || are_congruent(team, reduce, bytes)) &&
+           (reduce->form != FR_COLL_SCATTERED || are_parts_even(team, bytes));
+}
+
+// Returns whether this rank delivers from where it has the vector, and combines to where its result
+// belongs.
+static bool can_deliver(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce)
+{
+    return fr_coll_slab_may_deliver(team->slab, team->round + 1, &reduce->mover) &&
+           (reads_own(reduce) || reduce->before.piece.bytes == 0) &&
+           (writes_own(reduce) || reduce->after.piece.bytes == 0);
+}
+
+// Describes what this rank delivers. The gap at the end of the last element may lie past the end of
+// the memory.
+static struct fr_device_delivery describe_delivery(const struct fr_coll_team *team,
+                                                   const struct fr_coll_reduce *reduce)
+{
+    const bool has_gap = fr_device_reduce_gap(reduce->row) == FR_REDUCE_GAP_BEHIND;
+    const size_t bytes = needed_bytes(team, reduce);
+    struct fr_device_delivery delivery = {
+        .is_made = true,
+        .from = source_of(team, reduce, team->rank, 0),
+        .stride = reduce->form == FR_COLL_SCATTERED ? bytes : 0,
+        .bytes = bytes - (has_gap ? sizeof(uint32_t) : 0),
+        .end = (unsigned)team->size,
+    };
+    if (reduce->form == FR_COLL_TO_ROOT) {
+        delivery.first = (unsigned)reduce->root;
+        delivery.end = delivery.first + (reduce->root != team->rank);
+    } else if (reduce->form == FR_COLL_SCAN || reduce->form == FR_COLL_EXCLUSIVE_SCAN) {
+        delivery.first = (unsigned)team->rank + 1;
+    }
+    return delivery;
+}
+
+// Describes what this rank combines of what all have delivered.
+static struct fr_device_reduction describe_own(const struct fr_coll_team *team,
+                                               const struct fr_coll_reduce *reduce)
+{
+    const struct fr_coll_slot *slots = fr_coll_agreed_slots(team);
+    const bool is_scattered = reduce->form == FR_COLL_SCATTERED;
+    const size_t bytes = needed_bytes(team, reduce);
+    const size_t offset = is_scattered ? (size_t)team->rank * bytes : 0;
+    int sources = team->size;
+    if (reduce->form == FR_COLL_SCAN)
+        sources = team->rank + 1;
+    if (reduce->form == FR_COLL_EXCLUSIVE_SCAN)
+        sources = team->rank;
+    if (reduce->receive.bytes == 0)
+        sources = 0;
+    struct fr_device_reduction work = {
+        .row = reduce->row,
+        .mode = FR_REDUCE_ALL,
+        .elements = sources > 0 ? bytes / reduce->element_bytes : 0,
+        .sources = (unsigned)sources,
+        .targets = 1,
+    };
+    for (int rank = 0; rank < sources; rank++) {
+        const uint64_t from = fr_coll_slot_of(slots, rank, SEND)->address + offset;
+        work.source[rank] = rank == team->rank
+                                ? source_of(team, reduce, rank, offset)
+                                : fr_coll_slab_delivered(team->slab, rank, team->round + 1, from);
+    }
+    if (sources > 0)
+        work.target[0] = target_of(team, reduce, team->rank, 0);
+    return work;
+}
+
+static bool plan_delivery(struct fr_coll_team *team, struct fr_coll_reduce *reduce,
+                          struct fr_device_move *move)
+{
+    *move = (struct fr_device_move){.delivery = {.is_made = true}};
+    if (!can_deliver(team, reduce))
+        return false;
+    reduce->work = describe_own(team, reduce);
+    *move = (struct fr_device_move){
+        .range = &reduce->mover,
+        .reduction = reduce->work.elements > 0 ? &reduce->work : NULL,
+        .max_sms = (unsigned)fr_core_settings()->peer_sms,
+        .delivery = describe_delivery(team, reduce),
+    };
+    return true;
+}
+
+static enum fr_status combine(struct fr_coll_team *team, void *operation,
+                              struct fr_device_work *work)
+{
+    struct fr_coll_reduce *reduce = operation;
+    (void)team;
+    fr_device_reduce_begin(&reduce->mover, &reduce->work, (unsigned)fr_core_settings()->peer_sms,
+                           work);
+    return FR_OK;
+}
+
 static bool plan_move(struct fr_coll_team *team, void *operation, struct fr_device_move *move)
 {
     struct fr_coll_reduce *reduce = operation;
+    if (do_deliver(team, reduce))
+        return plan_delivery(team, reduce, move);
     reduce->work = describe(team, reduce, slice_of(team, reduce));
     *move = (struct fr_device_move){
         .range = &reduce->mover,
@@ -252,6 +391,7 @@ void fr_coll_reduce_begin(struct fr_coll_task *task, struct fr_coll_team *team,
         .after = reduce->after,
         .is_synced = reduce->is_synced,
         .plan = plan_move,
+        .combine = combine,
         .move = move,
         .steps = 1,
         .move_all = suits_one(team, reduce) ? move_all : NULL,

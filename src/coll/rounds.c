@@ -197,7 +197,7 @@ enum fr_status fr_coll_round_post(struct fr_coll_team *team, struct fr_coll_roun
     round->number = next;
     round->looks = 0;
     round->time.began_ns = round->looked_ns = 0;
-    team->round = next + (round->done >= FR_COLL_SLAB_MOVED);
+    team->round = next + (round->done == FR_COLL_SLAB_MOVED || round->done == FR_COLL_SLAB_COPIED);
     return FR_OK;
 }
 

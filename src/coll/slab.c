@@ -14,14 +14,23 @@ enum {
     PAGE_BYTES = 4096,
     DEPTH = FR_COLL_SLAB_DEPTH,
     LONG_CHUNK_BYTES = 64 << 10,
+    // To all other ranks in a round, by one block. Longer vectors go sooner by several, and in
+    // parts.
+    ALL_DELIVERED_BYTES = 64 << 10,
     ALL_CHUNKS_BYTES = 512 << 10, // of all ranks together, which each rank fetches
-    SLAB_BYTES = 8 << 20,         // unless that is more or less than enough parts
+    SLAB_BYTES = 10 << 20,        // unless that is more or less than enough parts
     LEAST_PARTS = 16,
     FEW_PARTS = 4, // of a slab that serves one communicator and some persistent operations
     MOST_SLABS_BYTES = 256 << 20,
 };
 
 static _Atomic size_t slabs_bytes; // of the slabs of this process
+
+void fr_coll_slab_inbox_part(struct fr_coll_slab *slab)
+{
+    const size_t others = slab->size > 1 ? (size_t)slab->size - 1 : 1;
+    slab->delivery_bytes = ALL_DELIVERED_BYTES / others / LINE_BYTES * LINE_BYTES;
+}
 
 static size_t round_up(size_t bytes)
 {
@@ -164,7 +173,10 @@ static void lay_out(struct fr_coll_slab *slab, size_t post_bytes)
     slab->chunk_bytes = chunk < PAGE_BYTES         ? PAGE_BYTES
                         : chunk < LONG_CHUNK_BYTES ? chunk
                                                    : LONG_CHUNK_BYTES;
-    slab->part_bytes = slab->bytes + FR_COLL_SLAB_CHUNKS * slab->chunk_bytes;
+    slab->inbox_offset = slab->bytes + FR_COLL_SLAB_CHUNKS * slab->chunk_bytes;
+    slab->inbox_bytes = ALL_DELIVERED_BYTES + n * LINE_BYTES;
+    slab->part_bytes = slab->inbox_offset + FR_COLL_SLAB_INBOXES * slab->inbox_bytes;
+    fr_coll_slab_inbox_part(slab);
     const size_t parts = SLAB_BYTES / slab->part_bytes;
     const bool is_first = atomic_load_explicit(&slabs_bytes, memory_order_relaxed) == 0;
     slab->memory->parts = !is_first                    ? FEW_PARTS

@@ -3,13 +3,14 @@
 // posted for last of those, and the mark of the post (fabrail/device/round.h). Then come the same
 // words again for posts that are there, and then the posts in the same order. Behind them is what
 // the blocks of a kernel tell each other, and a word of each rank that has left the part. Then come
-// the rank's own chunks, which the others read. A part of few ranks has room as for all of the
-// slab, so that words of one use never stand where another use has posts.
+// the rank's own chunks, which the others read, and its inboxes, to which the others deliver. A
+// part of few ranks has room as for all of the slab, so that words of one use never stand where
+// another use has posts.
 //
-// Host memory mirrors what was read of the rank's own part, but for the chunks. It also holds what
-// this rank posts until the device has it. Each position has its own, which is page-locked when a
-// part first posts there, and stays so for later parts. So parts that are never used cost none.
-// Where it cannot be page-locked, copy engines do what kernels would.
+// Host memory mirrors what was read of the rank's own part, but for chunks and inboxes. It also
+// holds what this rank posts until the device has it. Each position has its own, which is
+// page-locked when a part first posts there, and stays so for later parts. So parts that are never
+// used cost none. Where it cannot be page-locked, copy engines do what kernels would.
 //
 // A rank overwrites what it posted FR_COLL_SLAB_DEPTH rounds before, so all ranks must have read
 // that. A rank that has posted for the round after it has read it.
@@ -56,6 +57,9 @@ struct fr_coll_slab {
     size_t left_offset;    // of the words of ranks that have left
     size_t bytes;          // of all these
     size_t chunk_bytes;    // of each of the chunks, which follow
+    size_t inbox_offset;   // behind these
+    size_t inbox_bytes;    // of each inbox
+    size_t delivery_bytes; // most that a rank delivers to another one
     size_t part_bytes;     // from one part to the next
     unsigned position;     // of the part in the slab
     bool has_position;
@@ -72,6 +76,7 @@ struct fr_coll_slab {
     bool is_forsaken;                    // the device may still write for a wait that has failed
     uint64_t first;                      // the rounds of this use of the part follow this one
     uint64_t posted;                     // last round of this rank
+    const struct fr_device_move *kept;   // whose copies come before the post is given; or NULL
     size_t posted_bytes;                 // of its post
     uint64_t given;                      // last round for which all ranks have this rank's post
     uint64_t complete;                   // all ranks are known to have posted up to here
@@ -80,6 +85,11 @@ struct fr_coll_slab {
 };
 
 enum { FR_COLL_SLAB_CHUNKS = 2 }; // of a rank, which it publishes in turn
+
+enum { FR_COLL_SLAB_INBOXES = 2 }; // for even and odd rounds
+
+// Divides an inbox among the ranks of a part.
+void fr_coll_slab_inbox_part(struct fr_coll_slab *slab);
 
 // Copies some bytes of this rank's part to the mirror.
 FR_MUST_CHECK enum fr_status fr_coll_slab_copy_in(struct fr_coll_slab *slab, size_t offset,

@@ -123,10 +123,13 @@ struct fr_coll_slab *fr_coll_slab_part_new(const struct fr_coll_slab *other, con
         .left_offset = other->left_offset,
         .bytes = other->bytes,
         .chunk_bytes = other->chunk_bytes,
+        .inbox_offset = other->inbox_offset,
+        .inbox_bytes = other->inbox_bytes,
         .part_bytes = other->part_bytes,
         .range = other->range,
         .has_kernels = true,
     };
+    fr_coll_slab_inbox_part(part);
     atomic_fetch_add(&part->memory->open, 1);
     if (fr_coll_slab_part_allocate(part) != FR_OK) {
         fr_coll_slab_close(part, false);
@@ -150,6 +153,7 @@ void fr_coll_slab_part_assign(struct fr_coll_slab *part, unsigned position, uint
         part->addresses[rank] = memory->addresses[part->members[rank]] + offset;
     part->first = part->posted = part->given = part->complete = part->wanted = part->taken = first;
     part->posted_bytes = 0;
+    part->kept = NULL;
     fr_core_lock(&memory->lock);
     memory->busy |= UINT32_C(1) << position;
     fr_core_unlock(&memory->lock);

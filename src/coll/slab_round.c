@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { DEPTH = FR_COLL_SLAB_DEPTH };
+enum { DEPTH = FR_COLL_SLAB_DEPTH, LINE_BYTES = 64 };
 
 // How long a kernel looks for others, some times what they take to come when all are in step.
 // Meanwhile this rank cannot make MPI progress, and others that share the device cannot use it.
@@ -114,10 +114,77 @@ enum fr_status fr_coll_slab_look_for_room(struct fr_coll_slab *slab, uint64_t ro
                : look_at_row(slab, round - (DEPTH - 1), 0, all_have_posted, has_room);
 }
 
+size_t fr_coll_slab_delivery_bytes(const struct fr_coll_slab *slab)
+{
+    return slab->delivery_bytes;
+}
+
+// Returns whether all ranks are known to have ended the round before the one before.
+static bool has_free_inbox(const struct fr_coll_slab *slab, uint64_t round)
+{
+    return slab->complete + 1 >= round;
+}
+
+bool fr_coll_slab_may_deliver(const struct fr_coll_slab *slab, uint64_t round,
+                              const struct fr_device_range *range)
+{
+    return has_free_inbox(slab, round) && range->device == slab->range.device;
+}
+
+static bool delivers(const struct fr_coll_post *post)
+{
+    return post->move && post->move->delivery.is_made && post->mark;
+}
+
+static struct fr_round_delivery describe_delivery(const struct fr_coll_slab *slab, uint64_t round,
+                                                  const struct fr_device_delivery *delivery)
+{
+    return (struct fr_round_delivery){
+        .from = delivery->from,
+        .stride = delivery->stride,
+        .bytes = delivery->bytes,
+        .offset = slab->inbox_offset + round % FR_COLL_SLAB_INBOXES * slab->inbox_bytes,
+        .row_bytes = slab->delivery_bytes + LINE_BYTES,
+        .first = delivery->first,
+        .end = delivery->end,
+    };
+}
+
+uintptr_t fr_coll_slab_delivered(const struct fr_coll_slab *slab, int rank, uint64_t round,
+                                 uint64_t from)
+{
+    static const struct fr_device_delivery nothing;
+    const struct fr_round_delivery delivery = describe_delivery(slab, round, &nothing);
+    return slab->at + fr_round_inbox(&delivery, (uint32_t)slab->size, (uint32_t)rank,
+                                     (uint32_t)slab->rank, from);
+}
+
+// Delivers without the kernel that posts.
+static enum fr_status deliver(const struct fr_coll_slab *slab, uint64_t round,
+                              const struct fr_device_move *move)
+{
+    const struct fr_round_delivery delivery = describe_delivery(slab, round, &move->delivery);
+    size_t count = 0;
+    for (unsigned rank = delivery.first; rank < delivery.end; rank++) {
+        const uint64_t from = delivery.from + rank * delivery.stride;
+        if (rank != (unsigned)slab->rank)
+            slab->pieces[count++] = (struct fr_device_push_piece){
+                .dst = slab->addresses[rank] + fr_round_inbox(&delivery, (uint32_t)slab->size,
+                                                              (uint32_t)slab->rank, rank, from),
+                .src = from,
+                .bytes = delivery.bytes,
+            };
+    }
+    return fr_device_push(move->range, slab->pieces, count, FR_ENGINE_SM, move->max_sms);
+}
+
 // Describes what a kernel is to do in a round.
 static struct fr_round describe(const struct fr_coll_slab *slab, uint64_t round,
                                 const struct fr_coll_post *post)
 {
+    struct fr_round_delivery delivery = {.bytes = 0};
+    if (delivers(post))
+        delivery = describe_delivery(slab, round, &post->move->delivery);
     return (struct fr_round){
         .post = (uintptr_t)posting_of(slab, round),
         .post_bytes = (post->bytes + 15) / 16 * 16,
@@ -136,6 +203,8 @@ static struct fr_round describe(const struct fr_coll_slab *slab, uint64_t round,
         .rank = (uint32_t)slab->rank,
         .size = (uint32_t)slab->size,
         .waits = post->meets,
+        .delivers = delivers(post),
+        .delivery = delivery,
     };
 }
 
@@ -143,7 +212,8 @@ static struct fr_round describe(const struct fr_coll_slab *slab, uint64_t round,
 static bool prepare(struct fr_coll_slab *slab, uint64_t round, const struct fr_coll_post *post)
 {
     bool has_room = round < slab->first + DEPTH || slab->complete >= round - (DEPTH - 1);
-    if (round != slab->posted + 1 || post->bytes > slab->slot_bytes || !has_room)
+    if (round != slab->posted + 1 || post->bytes > slab->slot_bytes || !has_room ||
+        (delivers(post) && (!post->meets || !has_free_inbox(slab, round))))
         return false;
     if (post->bytes > 0)
         memcpy(posting_of(slab, round), post->data, post->bytes);
@@ -243,15 +313,23 @@ static bool can_move(const struct fr_coll_slab *slab, const struct fr_coll_post 
     return move && post->mark && (!move->range || move->range->device == slab->range.device);
 }
 
-// Makes memory of the program ready for other ranks, where no kernel does.
-static enum fr_status make_ready(const struct fr_device_move *move)
+static enum fr_status copy_before(const struct fr_device_move *move)
 {
+    return fr_device_push(move->range, move->before, FR_ROUND_COPIES, FR_ENGINE_SM, move->max_sms);
+}
+
+// Makes memory of the program ready for other ranks, where no kernel does.
+static enum fr_status make_ready(struct fr_coll_slab *slab, uint64_t round,
+                                 const struct fr_coll_post *post)
+{
+    const struct fr_device_move *move = post->move;
+    slab->kept = NULL;
     if (!move)
         return FR_OK;
     enum fr_status status = fr_device_spans_sync_app_work(move->unsynced);
-    if (status != FR_OK || !move->range)
-        return status;
-    return fr_device_push(move->range, move->before, FR_ROUND_COPIES, FR_ENGINE_SM, move->max_sms);
+    if (status == FR_OK && delivers(post))
+        status = deliver(slab, round, move);
+    return status == FR_OK && move->range ? copy_before(move) : status;
 }
 
 // Has a kernel do as much of a round as it can. Copies post what no kernel posts.
@@ -259,6 +337,7 @@ static enum fr_status run_post(struct fr_coll_slab *slab, uint64_t round,
                                const struct fr_coll_post *post, bool *over, unsigned *how)
 {
     struct fr_round work = describe(slab, round, post);
+    const bool was_forsaken = slab->is_forsaken;
     enum fr_status status = FR_ERR_UNSUPPORTED;
     if (is_under_way(slab))
         status = look_at_kernel(slab, !post->is_queued, over, how);
@@ -268,7 +347,9 @@ static enum fr_status run_post(struct fr_coll_slab *slab, uint64_t round,
         status = run_kernel(slab, &work, post->move, post->is_queued, over, how);
     if (status == FR_OK)
         return FR_OK;
-    status = make_ready(post->move);
+    if (delivers(post) && slab->is_forsaken && !was_forsaken)
+        return status; // its result may have been written over its vector
+    status = make_ready(slab, round, post);
     if (status != FR_OK)
         return status;
     status = run_kernel(slab, &work, NULL, post->is_queued, over, how);
@@ -311,11 +392,15 @@ enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round,
     if (!is_under_way(slab) && !prepare(slab, round, post))
         return FR_ERR_INVALID;
     fr_coll_slab_host_lock(slab);
+    if (!is_under_way(slab))
+        slab->kept = delivers(post) ? post->move : NULL;
     enum fr_status status = run_post(slab, round, post, posted, &how);
     if (status != FR_OK || !*posted)
         return status;
     if (!post->meets)
         how |= FR_ROUND_GIVEN;
+    if (how & FR_ROUND_COMBINED)
+        *done = FR_COLL_SLAB_COMBINED;
     if (how & FR_ROUND_MOVED)
         *done = how & FR_ROUND_COPIED ? FR_COLL_SLAB_COPIED : FR_COLL_SLAB_MOVED;
     record(slab, round, post->mark, post->bytes, how);
@@ -329,7 +414,9 @@ static enum fr_status take_posts(struct fr_coll_slab *slab, uint64_t round, bool
     enum fr_status status = FR_OK;
     slab->wanted = round;
     *taken = false;
-    if (slab->given < round)
+    if (slab->given < round && slab->kept)
+        status = copy_before(slab->kept);
+    if (slab->given < round && status == FR_OK)
         status = give(slab, round, slab->posted_bytes);
     if (status == FR_OK)
         status = look_at_row(slab, round, slab->given_offset, all_have_given, taken);

@@ -159,6 +159,8 @@ static bool end_agreement(struct fr_coll_task *task, enum fr_status status)
         return enter_round(task, FR_COLL_STAGE_DATA);
     if (status != FR_OK)
         return end(task, status);
+    if (task->done == FR_COLL_SLAB_COMBINED)
+        return end(task, FR_OK);
     if (task->done == FR_COLL_SLAB_POSTED)
         return enter(task, FR_COLL_STAGE_MOVE);
     (void)enter_round(task, FR_COLL_STAGE_RESULTS);
@@ -279,9 +281,24 @@ static int choose_mover(const struct fr_coll_task *task)
     return fr_coll_segment_choose_mover(segment, task->adverts, wanted);
 }
 
+// Returns whether all ranks have delivered. What is left is then each rank's own business.
+static bool have_delivered(const struct fr_coll_task *task)
+{
+    return task->delivers && task->alike;
+}
+
+static bool combine(struct fr_coll_task *task)
+{
+    const struct fr_coll_part *part = &task->part;
+    enum fr_status status = part->combine(task->team, part->operation, &task->work);
+    return status == FR_OK ? enter(task, FR_COLL_STAGE_MOVED) : end(task, failure_of(status));
+}
+
 static bool move(struct fr_coll_task *task)
 {
     const struct fr_coll_part *part = &task->part;
+    if (have_delivered(task))
+        return combine(task);
     const int mover = choose_mover(task), step = task->step++;
     if (mover >= 0 && mover != task->team->rank)
         return tell_result(task, FR_OK);
@@ -293,7 +310,9 @@ static bool move(struct fr_coll_task *task)
 static bool look_at_move(struct fr_coll_task *task)
 {
     enum fr_status status;
-    return has_worked(task, &status) && tell_result(task, status);
+    if (!has_worked(task, &status))
+        return false;
+    return have_delivered(task) ? end(task, failure_of(status)) : tell_result(task, status);
 }
 
 static void hear_results(struct fr_coll_task *task)

@@ -82,6 +82,8 @@ static void plan_copies(struct launch *launch, const struct fr_device_move *move
     bool is_alone = launch->blocks == 1 && longer <= COPY_ALONE_BYTES;
     if (blocks > launch->blocks && !is_alone)
         launch->blocks = blocks < most ? (unsigned)blocks : most;
+    if (launch->round->delivers)
+        launch->blocks = 1;
     for (int i = 0; i < FR_ROUND_COPIES; i++) {
         launch->round->before[i] = copy_of(&move->before[i]);
         launch->round->after[i] = copy_of(&move->after[i]);
@@ -288,7 +290,8 @@ static void grow_cautious(void)
 // program.
 static bool may_ask(const struct launch *launch, const struct fr_device_move *move)
 {
-    if (copy_bytes(move->before) > 0 || !launch->round->waits || launch->round->spin_ns == 0)
+    bool copies_first = copy_bytes(move->before) > 0 && !launch->round->delivers;
+    if (copies_first || !launch->round->waits || launch->round->spin_ns == 0)
         return false;
     unsigned left = atomic_load_explicit(&cautious, memory_order_relaxed);
     if (left > 0)
@@ -337,6 +340,7 @@ static enum fr_status plan_and_begin(const struct fr_round *round, const uint64_
         return FR_ERR_UNSUPPORTED;
     if (!move) {
         launch.round->next_word = 0;
+        launch.round->delivers = false;
         return begin(&launch, barrier);
     }
     plan_copies(&launch, move);

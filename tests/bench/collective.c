@@ -11,8 +11,9 @@
 // of call, computation and wait - computation) / time of call and wait.
 //
 // FUNCTION Allreduce_own is a reduction by an operation of the program's own, which sums floats,
-// and Allreduce_own_gaps one on a datatype with a gap behind each float. These two are run only
-// where they are asked for. FABRAIL_COMBINE_MIN chooses between two ways to do them.
+// and Allreduce_own_gaps one on a datatype with a gap behind each float. FABRAIL_COMBINE_MIN
+// chooses between two ways to do them. Allreduce_init is a persistent reduction, from its start to
+// its wait, as nonblocking ones are. These three are run only where they are asked for.
 //
 // Bytes are those of the vector without gaps, or of each rank's share where the ranks have
 // different ones.
@@ -24,6 +25,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#endif
 
 static struct {
     int rank, size;
@@ -210,6 +215,24 @@ static void begin_bcast(size_t floats, MPI_Request *request)
     MPI_Ibcast(cast_memory()->address, (int)floats, MPI_FLOAT, 0, MPI_COMM_WORLD, request);
 }
 
+// MPICH has them before 4.1, but not in order.
+#if defined OMPI_HAVE_MPI_EXT_PCOLLREQ && (!defined OMPI_MAJOR_VERSION || OMPI_MAJOR_VERSION < 5)
+#define ALLREDUCE_INIT MPIX_Allreduce_init
+#elif (defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5) ||                                   \
+    (MPI_VERSION >= 4 && (!defined MPICH_NUMVERSION || MPICH_NUMVERSION >= 40100000))
+#define ALLREDUCE_INIT MPI_Allreduce_init
+#endif
+
+#ifdef ALLREDUCE_INIT
+static void make_allreduce(size_t floats, MPI_Request *request)
+{
+    ALLREDUCE_INIT(bench.send.address, bench.receive.address, (int)floats, MPI_FLOAT, MPI_SUM,
+                   MPI_COMM_WORLD, MPI_INFO_NULL, request);
+}
+#else
+#define make_allreduce NULL
+#endif
+
 static const struct row {
     const char *name;
     call *by_mpi, *by_nccl;
@@ -289,16 +312,19 @@ static void run_row(const struct row *row, size_t largest)
     }
 }
 
-// A nonblocking collective, and the row of the blocking one.
+// A nonblocking or persistent collective, and the row of the blocking one.
 static const struct begun {
     const char *name, *blocking;
-    void (*begin)(size_t floats, MPI_Request *request);
+    bool is_persistent; // its request is made once, and started each time
+    void (*begin)(size_t floats, MPI_Request *request); // or makes it; NULL: MPI has none
+    bool is_asked_for;                                  // else it is not run
 } begun[] = {
-    {"Iallreduce", "Allreduce", begin_allreduce},
-    {"Ireduce", "Reduce", begin_reduce},
-    {"Ireduce_scatter_block", "Reduce_scatter_block", begin_scatter},
-    {"Iscan", "Scan", begin_scan},
-    {"Ibcast", "Bcast", begin_bcast},
+    {"Iallreduce", "Allreduce", false, begin_allreduce, false},
+    {"Ireduce", "Reduce", false, begin_reduce, false},
+    {"Ireduce_scatter_block", "Reduce_scatter_block", false, begin_scatter, false},
+    {"Iscan", "Scan", false, begin_scan, false},
+    {"Ibcast", "Bcast", false, begin_bcast, false},
+    {"Allreduce_init", "Allreduce", true, make_allreduce, true},
 };
 
 static const struct row *row_named(const char *name)
@@ -318,17 +344,22 @@ static void compute(double us)
             x = x * 1.000001 + 1e-9;
 }
 
-// Returns the time of a nonblocking call and its wait, with computation in between.
+// Returns the time of a nonblocking call, or of a start, and its wait, with computation in between.
 static double time_with(const struct begun *what, size_t floats, double compute_us)
 {
     double us[PEERS_MOST_REPEATS];
     int repeats = peers_repeats(floats * sizeof(float));
+    MPI_Request request;
+    if (what->is_persistent)
+        what->begin(floats, &request);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int i = -5; i < repeats; i++) {
-        MPI_Request request;
         peers_barrier();
         double start = MPI_Wtime();
-        what->begin(floats, &request);
+        if (what->is_persistent)
+            MPI_Start(&request);
+        else
+            what->begin(floats, &request);
         if (compute_us > 0)
             compute(compute_us);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -336,6 +367,8 @@ static double time_with(const struct begun *what, size_t floats, double compute_
             us[i] = (MPI_Wtime() - start) * 1e6;
     }
     MPI_Allreduce(MPI_IN_PLACE, us, repeats, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    if (what->is_persistent)
+        MPI_Request_free(&request);
     verify(row_named(what->blocking), floats, what->name);
     return peers_median(us, repeats);
 }
@@ -343,6 +376,11 @@ static double time_with(const struct begun *what, size_t floats, double compute_
 static void run_begun(const struct begun *what, size_t largest)
 {
     const struct row *row = row_named(what->blocking);
+    if (what->begin == NULL) {
+        if (bench.rank == 0)
+            printf("%s\nskipped: the MPI has no persistent collectives\n", what->name);
+        return;
+    }
     if (bench.rank == 0)
         printf("%s\n%10s %9s %9s %7s %9s\n", what->name, "bytes", "blocking", "and Wait", "more",
                "overlap %");
@@ -424,7 +462,7 @@ int main(int argc, char **argv)
             run_row(&rows[i], largest);
     }
     for (size_t i = 0; i < sizeof(begun) / sizeof(begun[0]); i++) {
-        if (only == NULL || strcmp(only, begun[i].name) == 0)
+        if (only == NULL ? !begun[i].is_asked_for : strcmp(only, begun[i].name) == 0)
             run_begun(&begun[i], largest);
     }
     MPI_Barrier(MPI_COMM_WORLD); // before the memory of any rank goes away

@@ -6,7 +6,9 @@
 // Cases: steady, the same calls again and again, and how many messages they take, also nonblocking
 // and persistent ones; turns, a rank
 // that comes late and has messages that need the others' progress; hosts, ranks with host buffers;
-// swaps, nonblocking all-to-all in place, of more than is page-locked for staging;
+// short, reductions of all forms that are made again and again, some of them after one to which a
+// rank has come with host buffers; swaps, nonblocking all-to-all in place, of more than is
+// page-locked for staging;
 // first, communicators of which nonblocking calls are the first; early, such calls on
 // MPI_COMM_WORLD by a program that has used its GPUs before MPI_Init; barrier, by one that has a
 // barrier before; merge, on a communicator that two groups have become; grouped, on one that a
@@ -281,6 +283,190 @@ static void hosts(void)
     receive_memory = device[1];
     memory_free(&other[0]);
     memory_free(&other[1]);
+}
+
+// Short reductions. All buffers are written before a call with bytes that it must leave alone.
+enum { MOST_BYTES = 140000, FORMS = 6, LEFT_ALONE = 0xa5 };
+
+enum form_of_reduction { TO_ALL, TO_ROOT, SCAN, EXCLUSIVE, BLOCKS, PARTS };
+
+static const struct element {
+    size_t bytes, place; // of one, and where a pair has its place; 0: it is a number of `number`
+    size_t number;
+    bool is_double;
+} elements[] = {
+    {sizeof(int), 0, sizeof(int), false},
+    {1, 0, 1, false},
+    {16, sizeof(double), sizeof(double), true},
+    {8, sizeof(int), sizeof(short), false},
+};
+
+struct reduction {
+    enum form_of_reduction form;
+    const struct element *element;
+    size_t count, shift; // elements, those of each rank where they are scattered; in front of them
+    bool in_place, begins, on_host;
+    int round;
+};
+
+static MPI_Datatype type_of(const struct element *element)
+{
+    const MPI_Datatype types[] = {MPI_INT, MPI_SIGNED_CHAR, MPI_DOUBLE_INT, MPI_SHORT_INT};
+    return types[element - elements];
+}
+
+static int value_at(int from, size_t i, int round)
+{
+    return (int)(((size_t)from * 7 + i * 3 + (size_t)round * 5) % 30);
+}
+
+static void put(const struct element *element, unsigned char *at, int value, int place)
+{
+    const short narrow = (short)value;
+    const double wide = value;
+    const signed char byte = (signed char)value;
+    memcpy(at,
+           element->is_double               ? (const void *)&wide
+           : element->number == sizeof(int) ? (const void *)&value
+           : element->number == 1           ? (const void *)&byte
+                                            : (const void *)&narrow,
+           element->number);
+    if (element->place > 0)
+        memcpy(at + element->place, &place, sizeof(place));
+}
+
+// Puts the sum of some ranks' elements, or the least pair.
+static void put_reduced(const struct reduction *what, unsigned char *at, int end, size_t i)
+{
+    int sum = 0, least = 0;
+    for (int from = 0; from < end; from++) {
+        sum += value_at(from, i, what->round);
+        if (value_at(from, i, what->round) < value_at(least, i, what->round))
+            least = from;
+    }
+    put(what->element, at, what->element->place > 0 ? value_at(least, i, what->round) : sum, least);
+}
+
+static void call_reduction(const struct reduction *what, void *from, void *to)
+{
+    const MPI_Datatype type = type_of(what->element);
+    const MPI_Op op = what->element->place > 0 ? MPI_MINLOC : MPI_SUM;
+    const int n = (int)what->count, root = 0; // another one in place is too much for MPICH 4.0
+    int counts[128];
+    MPI_Request request = MPI_REQUEST_NULL;
+    for (int i = 0; i < size; i++)
+        counts[i] = n;
+    if (what->in_place && (what->form != TO_ROOT || rank == root))
+        from = MPI_IN_PLACE;
+    const int step = (int)what->form * 2 + what->begins;
+    switch (step) {
+    case TO_ALL * 2:
+        MPI_Allreduce(from, to, n, type, op, comm);
+        break;
+    case TO_ALL * 2 + 1:
+        MPI_Iallreduce(from, to, n, type, op, comm, &request);
+        break;
+    case TO_ROOT * 2:
+        MPI_Reduce(from, to, n, type, op, root, comm);
+        break;
+    case TO_ROOT * 2 + 1:
+        MPI_Ireduce(from, to, n, type, op, root, comm, &request);
+        break;
+    case SCAN * 2:
+        MPI_Scan(from, to, n, type, op, comm);
+        break;
+    case SCAN * 2 + 1:
+        MPI_Iscan(from, to, n, type, op, comm, &request);
+        break;
+    case EXCLUSIVE * 2:
+        MPI_Exscan(from, to, n, type, op, comm);
+        break;
+    case EXCLUSIVE * 2 + 1:
+        MPI_Iexscan(from, to, n, type, op, comm, &request);
+        break;
+    case BLOCKS * 2:
+        MPI_Reduce_scatter_block(from, to, n, type, op, comm);
+        break;
+    case BLOCKS * 2 + 1:
+        MPI_Ireduce_scatter_block(from, to, n, type, op, comm, &request);
+        break;
+    case PARTS * 2:
+        MPI_Reduce_scatter(from, to, counts, type, op, comm);
+        break;
+    default:
+        MPI_Ireduce_scatter(from, to, counts, type, op, comm, &request);
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+// Makes one call, and verifies all bytes of its result and around it.
+static void reduce_once(const struct reduction *what, struct memory *send, struct memory *receive)
+{
+    static unsigned char vector[MOST_BYTES], want[MOST_BYTES], got[MOST_BYTES];
+    const size_t bytes = what->element->bytes, first = what->shift * bytes;
+    const bool scatters = what->form >= BLOCKS;
+    const size_t all = what->count * (size_t)(scatters ? size : 1);
+    const bool receives =
+        (what->form != TO_ROOT || rank == 0) && (what->form != EXCLUSIVE || rank > 0);
+    const int end = what->form == SCAN ? rank + 1 : what->form == EXCLUSIVE ? rank : size;
+    struct memory *to = what->in_place && (what->form != TO_ROOT || rank == 0) ? send : receive;
+    const size_t used = first + all * bytes + 64;
+    memset(vector, LEFT_ALONE, used);
+    memset(want, LEFT_ALONE, used);
+    memory_write(receive, 0, want, used);
+    for (size_t i = 0; i < all; i++)
+        put(what->element, vector + first + i * bytes, value_at(rank, i, what->round), rank);
+    memory_write(send, 0, vector, used);
+    if (to == send)
+        memcpy(want, vector, used);
+    for (size_t i = 0; i < what->count && receives; i++)
+        put_reduced(what, want + first + i * bytes, end,
+                    scatters ? (size_t)rank * what->count + i : i);
+    call_reduction(what, (char *)send->address + first, (char *)to->address + first);
+    memory_read(to, 0, got, used);
+    size_t last =
+        first + what->count * bytes; // the rest of a vector in place is MPI's to scribble in
+    for (size_t i = 0; i < (scatters && to == send ? last : used); i++)
+        must(got[i] == want[i], "form %d of %zu elements of %zu bytes, round %d: byte %zu is wrong",
+             (int)what->form, what->count, bytes, what->round, i);
+}
+
+static void reduce_again(struct reduction what, struct memory device[2], struct memory other[2])
+{
+    enum { ROUNDS = 6 };
+    for (what.round = 0; what.round < ROUNDS; what.round++) {
+        const bool declines = what.round == 3 && rank == (int)what.count % size;
+        what.begins = what.round / 2 == 1;
+        reduce_once(&what, declines ? &other[0] : &device[0], declines ? &other[1] : &device[1]);
+    }
+}
+
+static void short_reductions(enum memory_kind kind)
+{
+    struct memory device[2] = {memory_new(kind, MOST_BYTES), memory_new(kind, MOST_BYTES)};
+    struct memory other[2] = {memory_new(MEMORY_HOST, MOST_BYTES),
+                              memory_new(MEMORY_HOST, MOST_BYTES)};
+    const size_t most = (64u << 10) / (size_t)(size - 1) / 64 * 64;
+    for (int i = 0; i < FORMS * COUNT_OF(elements) * 4; i++) {
+        const int kind_of = i / FORMS, length = i / FORMS / COUNT_OF(elements);
+        const struct element *element = &elements[kind_of % COUNT_OF(elements)];
+        const size_t counts[] = {1, 37, most / element->bytes, most / element->bytes + 1};
+        struct reduction what = {
+            .form = (enum form_of_reduction)(i % FORMS),
+            .element = element,
+            .count = counts[length],
+            .in_place = (kind_of + length) % 2 != 0,
+            .shift = kind_of / 2 % 2 == 0 ? 0 : (size_t)rank % 3,
+        };
+        const size_t ranks = what.form >= BLOCKS ? (size_t)size : 1;
+        const size_t room = (MOST_BYTES - 128) / element->bytes / ranks;
+        what.count = what.count < room ? what.count : room;
+        reduce_again(what, device, other);
+    }
+    for (int i = 0; i < 2; i++) {
+        memory_free(&device[i]);
+        memory_free(&other[i]);
+    }
 }
 
 static void swaps(void)
@@ -591,6 +777,8 @@ int main(int argc, char **argv)
         turns();
     else if (strcmp(what, "hosts") == 0)
         hosts();
+    else if (strcmp(what, "short") == 0)
+        short_reductions(kind);
     else if (strcmp(what, "swaps") == 0)
         swaps();
     else if (strcmp(what, "first") == 0)

@@ -119,6 +119,14 @@ static CUresult take_posts(CUcontext ctx, const struct fr_round *round, bool *ha
     return result;
 }
 
+static CUresult copy_all(CUcontext ctx, const struct fr_round_copy *copies)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < FR_ROUND_COPIES && result == CUDA_SUCCESS; i++)
+        result = copy(ctx, copies[i].dst, copies[i].src, copies[i].bytes);
+    return result;
+}
+
 static CUresult meet(CUcontext ctx, const struct met *at, bool *go)
 {
     const struct fr_round *round = at->round;
@@ -131,7 +139,9 @@ static CUresult meet(CUcontext ctx, const struct met *at, bool *go)
         result = wait_words(ctx, round, round->words_offset, round->word, &met, &alike);
     *go = alike && round->next_word;
     if (result == CUDA_SUCCESS && met && !alike) {
-        if (!given)
+        if (!given && round->delivers)
+            result = copy_all(ctx, round->before);
+        if (!given && result == CUDA_SUCCESS)
             result = give_post(ctx, at);
         given = true;
         if (result == CUDA_SUCCESS)
@@ -144,11 +154,20 @@ static CUresult meet(CUcontext ctx, const struct met *at, bool *go)
                       (given ? FR_ROUND_GIVEN : 0) | (have ? FR_ROUND_POSTS : 0));
 }
 
-static CUresult copy_all(CUcontext ctx, const struct fr_round_copy *copies)
+// Stores this rank's bytes to the inboxes of the others.
+static CUresult deliver(CUcontext ctx, const struct met *met)
 {
+    const struct fr_round *round = met->round;
+    const struct fr_round_delivery *delivery = &round->delivery;
     CUresult result = CUDA_SUCCESS;
-    for (int i = 0; i < FR_ROUND_COPIES && result == CUDA_SUCCESS; i++)
-        result = copy(ctx, copies[i].dst, copies[i].src, copies[i].bytes);
+    for (uint32_t rank = delivery->first; rank < delivery->end && result == CUDA_SUCCESS; rank++) {
+        uint64_t src = delivery->from + rank * delivery->stride;
+        if (rank != round->rank)
+            result = copy(ctx,
+                          met->slabs[rank] +
+                              fr_round_inbox(delivery, round->size, round->rank, rank, src),
+                          src, delivery->bytes);
+    }
     return result;
 }
 
@@ -172,7 +191,7 @@ static CUresult begin(CUcontext ctx, const struct met *at, bool *go)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (at->round->permit && !await_permission(at->round))
         return answer(ctx, at->round, FR_ROUND_UNDONE);
-    CUresult result = copy_all(ctx, at->round->before);
+    CUresult result = at->round->delivers ? deliver(ctx, at) : copy_all(ctx, at->round->before);
     return result == CUDA_SUCCESS ? meet(ctx, at, go) : result;
 }
 
@@ -180,6 +199,8 @@ static CUresult end(CUcontext ctx, const struct met *at)
 {
     const struct fr_round *round = at->round;
     bool met = false, alike = false, copies = round->after[0].bytes || round->after[1].bytes;
+    if (round->delivers)
+        return answer(ctx, round, FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_COMBINED);
     CUresult result = post_word(ctx, at, round->next_offset, round->next_word);
     if (result == CUDA_SUCCESS)
         result = wait_words(ctx, round, round->next_offset, round->next_word, &met, &alike);
@@ -248,6 +269,7 @@ static bool is_sound(const struct fr_round *round, uint32_t most)
 {
     uint64_t offsets =
         round->words_offset | round->given_offset | round->next_offset | round->posts_offset;
+    const struct fr_round_delivery *delivery = &round->delivery;
     uint64_t apart = 0;
     for (int i = 0; i < FR_ROUND_COPIES; i++)
         apart |= (round->before[i].dst ^ round->before[i].src) |
@@ -255,7 +277,11 @@ static bool is_sound(const struct fr_round *round, uint32_t most)
     return round->size > 0 && round->size <= most && round->rank < round->size && round->word &&
            round->post % 16 == 0 && round->post_bytes % 16 == 0 && round->post_offset % 16 == 0 &&
            offsets % sizeof(uint64_t) == 0 && apart % FR_ROUND_UNIT_BYTES == 0 &&
-           round->control % sizeof(uint64_t) == 0;
+           round->control % sizeof(uint64_t) == 0 &&
+           (!round->delivers ||
+            (round->waits && round->word % FR_ROUND_MARKS && delivery->end <= round->size &&
+             (delivery->offset | delivery->row_bytes) % FR_ROUND_UNIT_BYTES == 0 &&
+             delivery->bytes + FR_ROUND_UNIT_BYTES <= delivery->row_bytes));
 }
 
 static bool push_is_sound(const struct fr_round *round, const struct fr_push_head *head,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Agreement in device memory: rounds between processes with random delays, by kernels and by
-// copies, with devices of their own and one together; bytes moved in between; ranks that run ahead,
-// come late, or never, or have no page-locked memory.
+// copies, with devices of their own and one together; bytes moved in between, or delivered before;
+// ranks that run ahead, come late, or never, or have no page-locked memory.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
@@ -532,6 +532,204 @@ static void run_moves(void)
     close_all(slab);
 }
 
+// Memory of a rank that delivers: its vector, the copy of it that others need where words differ,
+// and what it takes from its inbox.
+struct delivering {
+    struct driver_memory vector, stage, result;
+    struct fr_device_range range;
+    size_t most; // bytes to each other rank
+};
+
+// What ranks deliver in a round: alike for all others or a part for each, to all of them, to the
+// first rank, or to those behind.
+struct shape {
+    size_t bytes, stride;
+    unsigned first, end;
+    size_t shift; // of the vector
+};
+
+static struct shape shape_of(const struct delivering *delivering, uint64_t round, int rank)
+{
+    const size_t sizes[] = {1, 8, 100, 1000, 4001, delivering->most};
+    struct shape shape = {
+        .bytes = sizes[round % FR_ARRAY_LENGTH(sizes)],
+        .end = (unsigned)process_count,
+        .shift = (round / 3 + (uint64_t)rank * (round % 2)) % 16,
+    };
+    if (round / 5 % 2 == 0)
+        shape.stride = shape.bytes;
+    if (round / 11 % 3 == 1)
+        shape.end = rank > 0;
+    if (round / 11 % 3 == 2)
+        shape.first = (unsigned)rank + 1;
+    return shape;
+}
+
+static uint64_t seed_of(const struct shape *shape, uint64_t round, int from, int to)
+{
+    return (round * 16 + (uint64_t)from) * 16 + (shape->stride > 0 ? (uint64_t)to : 0);
+}
+
+static void open_delivering(const struct fr_coll_slab *slab, struct delivering *delivering)
+{
+    delivering->most = fr_coll_slab_delivery_bytes(slab);
+    const size_t bytes = delivering->most * (size_t)process_count + 64;
+    CHECK(delivering->most >= 4096 && delivering->most % 64 == 0);
+    CHECK(driver_allocate(FR_KIND_MALLOC, device_here(), bytes, &delivering->vector));
+    CHECK(driver_allocate(FR_KIND_MALLOC, device_here(), bytes, &delivering->stage));
+    CHECK(driver_allocate(FR_KIND_MALLOC, device_here(), bytes, &delivering->result));
+    CHECK(fr_device_query(delivering->vector.address, &delivering->range) == FR_OK);
+}
+
+static void close_delivering(struct delivering *delivering)
+{
+    driver_free(&delivering->result);
+    driver_free(&delivering->stage);
+    driver_free(&delivering->vector);
+}
+
+static bool gets_some(const struct shape *shape, int from)
+{
+    return from != process_rank && (unsigned)process_rank >= shape->first &&
+           (unsigned)process_rank < shape->end;
+}
+
+// Lists what this rank takes from its inbox, in a row for each rank.
+static size_t list_delivered(const struct fr_coll_slab *slab, const struct delivering *delivering,
+                             uint64_t round, struct fr_device_push_piece *pieces)
+{
+    size_t count = 0;
+    for (int from = 0; from < process_count; from++) {
+        const struct shape shape = shape_of(delivering, round, from);
+        const uint64_t place = shape.shift + (size_t)process_rank * shape.stride;
+        if (gets_some(&shape, from))
+            pieces[count++] = (struct fr_device_push_piece){
+                .dst = (uintptr_t)delivering->result.address + (size_t)from * delivering->most,
+                .src = fr_coll_slab_delivered(slab, from, round, place),
+                .bytes = shape.bytes,
+            };
+    }
+    return count;
+}
+
+static void fill_vector(const struct delivering *delivering, uint64_t round)
+{
+    const struct shape shape = shape_of(delivering, round, process_rank);
+    for (int to = 0; to < process_count; to++)
+        pair_fill(&delivering->vector, shape.shift + (size_t)to * shape.stride, shape.bytes,
+                  seed_of(&shape, round, process_rank, to));
+}
+
+static void check_delivered(const struct delivering *delivering, uint64_t round)
+{
+    for (int from = 0; from < process_count; from++) {
+        const struct shape shape = shape_of(delivering, round, from);
+        if (gets_some(&shape, from))
+            pair_check(&delivering->result, (size_t)from * delivering->most, shape.bytes,
+                       seed_of(&shape, round, from, process_rank), "delivered");
+    }
+}
+
+static void check_staged(const struct delivering *delivering, uint64_t round)
+{
+    const struct shape shape = shape_of(delivering, round, process_rank);
+    for (int to = 0; to < process_count; to++)
+        pair_check(&delivering->stage, shape.shift + (size_t)to * shape.stride, shape.bytes,
+                   seed_of(&shape, round, process_rank, to), "staged");
+}
+
+// Delivers in a round, unless this rank does not know that it may, and takes what has come if all
+// have. Returns whether a kernel has taken it.
+static bool deliver(struct fr_coll_slab *slab, const struct delivering *delivering, uint64_t round)
+{
+    const struct shape shape = shape_of(delivering, round, process_rank);
+    struct fr_device_push_piece pieces[PROCESSES_MAX];
+    unsigned char posted[POST_BYTES];
+    const bool marks =
+        mark_of(round, process_rank) && fr_coll_slab_may_deliver(slab, round, &delivering->range);
+    const struct fr_device_move move = {
+        .range = &delivering->range,
+        .pieces = pieces,
+        .count = list_delivered(slab, delivering, round, pieces),
+        .is_synced = true,
+        .delivery = {.is_made = true,
+                     .from = (uintptr_t)delivering->vector.address + shape.shift,
+                     .stride = shape.stride,
+                     .bytes = shape.bytes,
+                     .first = shape.first,
+                     .end = shape.end},
+        .before = {copy_between(&delivering->stage, &delivering->vector,
+                                shape.shift + shape.stride * ((size_t)process_count - 1) +
+                                    shape.bytes)},
+    };
+    const struct fr_coll_post post = {
+        .data = posted,
+        .bytes = make_post(round, process_rank, posted),
+        .mark = marks ? mark_of(round, process_rank) : 0,
+        .meets = true,
+        .move = marks ? &move : NULL,
+    };
+    fill_vector(delivering, round);
+    const enum fr_coll_slab_done done = post_for(slab, round, &post);
+    const bool alike = fr_coll_slab_is_alike(slab, round);
+    CHECK(done == FR_COLL_SLAB_POSTED || (done == FR_COLL_SLAB_COMBINED && alike));
+    if (alike && done == FR_COLL_SLAB_POSTED)
+        CHECK(fr_device_push(&delivering->range, pieces, move.count, FR_ENGINE_SM, 0) == FR_OK);
+    if (alike)
+        check_delivered(delivering, round);
+    else if (marks)
+        check_staged(delivering, round);
+    for (int rank = 0; rank < process_count && !alike; rank++) {
+        const size_t bytes = make_post(round, rank, posted);
+        CHECK(memcmp(fr_coll_slab_read(slab, rank, round), posted, bytes) == 0);
+    }
+    return done == FR_COLL_SLAB_COMBINED;
+}
+
+static void decline(struct fr_coll_slab *slab, uint64_t round)
+{
+    unsigned char posted[POST_BYTES];
+    const struct fr_coll_post post = {.data = posted,
+                                      .bytes = make_post(round, process_rank, posted)};
+    CHECK(post_for(slab, round, &post) == FR_COLL_SLAB_POSTED);
+}
+
+// Ranks deliver in one round after the other, without a meeting in between. In some rounds one of
+// them posts and goes on. It does not know then when others have ended the round.
+static void run_deliveries(void)
+{
+    const unsigned rounds = 400 / check_step();
+    struct delivering delivering = {.most = 0};
+    struct fr_coll_slab *slab = open_all();
+    uint64_t state = 7 + (uint64_t)process_rank;
+    unsigned by_kernel = 0;
+    open_delivering(slab, &delivering);
+    for (uint64_t round = 1; round <= rounds && check_failures == 0; round++) {
+        pause_sometimes(&state);
+        if (round % 7 != 0 || round / 7 % (uint64_t)process_count != (uint64_t)process_rank)
+            by_kernel += deliver(slab, &delivering, round);
+        else
+            decline(slab, round);
+    }
+    int devices = 0;
+    CU(cuDeviceGetCount(&devices));
+    bool can_meet = fr_cuda_kernels_image != NULL && process_count <= devices &&
+                    process_count <= sysconf(_SC_NPROCESSORS_ONLN);
+    printf("kernels have taken what was delivered in %u of %u\n", by_kernel, rounds);
+    CHECK(by_kernel > 0 || !can_meet, "no kernel has taken what was delivered");
+    process_meet();
+    close_delivering(&delivering);
+    close_all(slab);
+}
+
+// Without kernels that meet, and where memory cannot be page-locked, ranks deliver all the same.
+static void run_plain_deliveries(void)
+{
+    fr_cuda_kernels_image = process_rank % 2 == 0 ? NULL : fr_cuda_kernels_image;
+    refuse_lock();
+    run_deliveries();
+}
+
 // Tells the last rank, by way of rank 0, once all others have come here.
 static void tell_last(void)
 {
@@ -623,6 +821,11 @@ static const struct process_case cases[] = {
     {.name = "moves", .count = 3, .run = run_moves},
     {.name = "many-moves", .count = 8, .run = run_moves},
     {.name = "shared-moves", .count = 2, .run = run_moves, .common = ONE_DEVICE},
+    {.name = "two-deliver", .count = 2, .run = run_deliveries},
+    {.name = "deliveries", .count = 3, .run = run_deliveries},
+    {.name = "many-deliveries", .count = 8, .run = run_deliveries},
+    {.name = "shared-deliveries", .count = 3, .run = run_deliveries, .common = ONE_DEVICE},
+    {.name = "plain-deliveries", .count = 3, .run = run_plain_deliveries},
     {.name = "parts", .count = 3, .run = run_parts},
     {.name = "leaving", .count = 3, .run = run_leaving},
     {.name = "positions", .count = 2, .run = run_positions},

@@ -9,7 +9,11 @@
 // two rounds before and earlier.
 //
 // Where all ranks have marked their posts alike, the kernel may go on. It moves bytes, posts
-// FR_COLL_SLAB_WELL for the next round, and waits for that round.
+// FR_COLL_SLAB_WELL for the next round, and waits for that round. Or it has delivered what the
+// others need to their slabs before it posted (round.h), combines what has come, and is done. A
+// slab has two *inboxes* for that, for odd and even rounds. When a rank delivers, it must know that
+// all have posted for the round before: so they have ended the one before that, and what they got
+// in it.
 //
 // A slab has several parts. Each serves other operations, whose rounds are its own, of all ranks or
 // of some of them. The slab that is made is the first part. A part in use has a *position*, the
@@ -76,6 +80,19 @@ bool fr_coll_slab_offer_take(struct fr_coll_slab *part, struct fr_coll_slab *oth
 unsigned fr_coll_slab_position(const struct fr_coll_slab *part);
 uint64_t fr_coll_slab_first(const struct fr_coll_slab *part);
 
+// Returns the most bytes that a rank delivers to each other one, alike on all ranks.
+size_t fr_coll_slab_delivery_bytes(const struct fr_coll_slab *slab);
+
+// Returns whether this rank may deliver bytes by the device of `range` in a round, its next one. If
+// not, it must not mark its post for an operation in which ranks deliver.
+bool fr_coll_slab_may_deliver(const struct fr_coll_slab *slab, uint64_t round,
+                              const struct fr_device_range *range);
+
+// Returns where this rank's device finds what a rank delivers to it in a round. `from` is where
+// that rank has these bytes, of which only its place in a unit counts.
+uintptr_t fr_coll_slab_delivered(const struct fr_coll_slab *slab, int rank, uint64_t round,
+                                 uint64_t from);
+
 // Bytes of a rank's chunk, alike on all ranks. A chunk of data that no post has room for waits
 // there for the others, who fetch it once they have seen this rank's post for `round`. There are
 // two, for odd and even rounds: when it is published, all must have posted for the round before.
@@ -92,9 +109,11 @@ struct fr_coll_post {
     // Below FR_ROUND_MARKS, 0 for none. Others need not read the post where all ranks have the same
     // mark.
     unsigned mark;
-    bool meets;                        // the kernel that posts looks for the others' posts at once
-    const struct fr_device_move *move; // made if all are marked alike; NULL: none
-    bool is_queued;                    // the kernel that posts is left under way
+    bool meets; // the kernel that posts looks for the others' posts at once
+    // Made if all are marked alike; NULL: none. Stays in place until the round was met. Its
+    // delivery is made in any case, if the post has a mark.
+    const struct fr_device_move *move;
+    bool is_queued; // the kernel that posts is left under way
 };
 
 // Writes to *has_room whether there is room to post for `round`: all ranks have posted for a round
@@ -106,8 +125,14 @@ FR_MUST_CHECK enum fr_status fr_coll_slab_look_for_room(struct fr_coll_slab *sla
 // is over: one that is queued need not be, and the caller posts the same again, until it is. *done
 // says whether the move was made; then the next round has been posted, marked. The copy before the
 // move has been made in any case. With FR_COLL_SLAB_COPIED the copy after it has been made too,
-// which needs the next round to be over.
-enum fr_coll_slab_done { FR_COLL_SLAB_POSTED, FR_COLL_SLAB_MOVED, FR_COLL_SLAB_COPIED };
+// which needs the next round to be over. A move with a delivery is followed by no round:
+// FR_COLL_SLAB_COMBINED. The copy before it has been made once posts are there.
+enum fr_coll_slab_done {
+    FR_COLL_SLAB_POSTED,
+    FR_COLL_SLAB_MOVED,
+    FR_COLL_SLAB_COPIED,
+    FR_COLL_SLAB_COMBINED,
+};
 FR_MUST_CHECK enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round,
                                                const struct fr_coll_post *post, bool *posted,
                                                enum fr_coll_slab_done *done);

@@ -41,7 +41,14 @@ struct fr_coll_part {
     // Writes to *move what is to be moved if all is as in the operation before, with the slots and
     // memory of that. A kernel can then do it as soon as all ranks are there. Returns false where
     // no kernel does it.
+    //
+    // move->delivery.is_made says, on all ranks alike, that ranks deliver in this operation: then
+    // it has no more rounds, and a rank that returns false takes part as if it were in another one.
     bool (*plan)(struct fr_coll_team *team, void *operation, struct fr_device_move *move);
+
+    // Begins to combine what ranks have delivered as planned. NULL where they never do.
+    enum fr_status (*combine)(struct fr_coll_team *team, void *operation,
+                              struct fr_device_work *work);
 
     // Begins to move this rank's bytes of one step, or returns why it has not. Between two steps
     // all ranks hear that all is well so far.
@@ -100,6 +107,7 @@ struct fr_coll_task {
     // The agreement's part.
     struct fr_device_move move;
     bool moves;        // a kernel may make `move`
+    bool delivers;     // and with it a delivery, if the post has a mark
     uint64_t user;     // the context that maps
     size_t slot_bytes; // of the slots and layouts that are advertised
     uint64_t adverts;  // number of the round of adverts

@@ -7,6 +7,17 @@
 #include "fabrail/device/reduce.h"
 #include "fabrail/device/round.h"
 
+// What a kernel delivers to the slabs of other ranks before it posts (round.h). It then combines
+// what has come to its own slab, or nothing, and needs no other rank for that.
+struct fr_device_delivery {
+    bool is_made;
+    uintptr_t from; // of the bytes for rank 0
+    size_t stride;  // from the bytes for one rank to those for the next
+    size_t bytes;   // for each rank
+    unsigned first; // ranks from this one to the one before `end` get some
+    unsigned end;
+};
+
 // Spans of the memory of one move.
 enum { FR_DEVICE_SPANS = 4 };
 
@@ -29,9 +40,12 @@ struct fr_device_move {
     // waited for before they do.
     struct fr_device_span unsynced[FR_DEVICE_SPANS];
 
+    struct fr_device_delivery delivery;
+
     // Copies within the device: `before` prepares what is to be moved and is made in any case;
     // `after` takes what all ranks have moved. Both sides are memory of the context of `range` that
-    // nothing else uses meanwhile. 0 bytes: none.
+    // nothing else uses meanwhile. 0 bytes: none. With a delivery `before` is made
+    // where words differ alone, before the post is there.
     struct fr_device_push_piece before[FR_ROUND_COPIES], after[FR_ROUND_COPIES];
 };
 
@@ -55,9 +69,9 @@ struct fr_device_barrier {
 
 // Launches the kernel of a round. It ends soon, whatever other ranks do.
 //
-// The caller fills all of `round` but `answer` and `value`. `next_word` counts only where there is
-// a move. `slabs` are addresses by rank, as seen from `range`, which is the slab's own, and from
-// the range of the move.
+// The caller fills all of `round` but `answer` and `value`. `next_word` and `delivers`
+// count only where there is a move. `slabs` are addresses by rank, as seen from `range`, which is
+// the slab's own, and from the range of the move.
 //
 // Returns FR_ERR_UNSUPPORTED where there are no kernels or the round is more than they take;
 // nothing has been posted then. After any other failure the round may have been posted.

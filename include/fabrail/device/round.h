@@ -15,6 +15,11 @@
 // they know. The host permits it, or takes it back, within microseconds. A kernel that hears
 // nothing ends by itself, as the driver may keep the host waiting for other kernels to end.
 //
+// A kernel may also *deliver*: before it posts, it stores what the others need of this rank to
+// their slabs, where each rank has a row in the inbox of that round. If the words of all are alike,
+// it combines what has come to its own slab, and there is no second meeting. The bytes of a round
+// in which words differ are of no use to anybody. One block does all that.
+//
 // Nobody reads posts where words are alike. So a kernel that waits, and whose word has a mark,
 // stores its word first. It stores its post only once it has seen that others have another mark. A
 // second row of words says whose posts are there.
@@ -36,14 +41,15 @@ enum { FR_ROUND_MARKS = 16 };
 
 // How far a kernel has come, as bits.
 enum {
-    FR_ROUND_MET = 1,      // all ranks have posted
-    FR_ROUND_ALIKE = 2,    // with the same mark; if not, the words are in the mirror
-    FR_ROUND_MOVED = 4,    // the bytes have landed, and the word of the next round is posted
-    FR_ROUND_ENDED = 8,    // all ranks have posted in the next round, with the same mark
-    FR_ROUND_COPIED = 16,  // the copies `after` have been made
-    FR_ROUND_GIVEN = 32,   // this rank's post is in all slabs
-    FR_ROUND_POSTS = 64,   // the posts of all ranks are in the mirror
-    FR_ROUND_UNDONE = 128, // there was no permission: the kernel has done nothing
+    FR_ROUND_MET = 1,        // all ranks have posted
+    FR_ROUND_ALIKE = 2,      // with the same mark; if not, the words are in the mirror
+    FR_ROUND_MOVED = 4,      // the bytes have landed, and the word of the next round is posted
+    FR_ROUND_ENDED = 8,      // all ranks have posted in the next round, with the same mark
+    FR_ROUND_COPIED = 16,    // the copies `after` have been made
+    FR_ROUND_GIVEN = 32,     // this rank's post is in all slabs
+    FR_ROUND_POSTS = 64,     // the posts of all ranks are in the mirror
+    FR_ROUND_UNDONE = 128,   // there was no permission: the kernel has done nothing
+    FR_ROUND_COMBINED = 256, // what all have delivered has been combined; there is no next round
 };
 
 // A copy within the device. Both sides have the same alignment to FR_ROUND_UNIT_BYTES.
@@ -57,6 +63,20 @@ enum { FR_ROUND_UNIT_BYTES = 16 };
 // Most copies within the device: one before and one behind the bytes that need no copy.
 enum { FR_ROUND_COPIES = 2 };
 
+// Bytes for other ranks, which a kernel stores to their slabs. The bytes for rank r come from
+// `from` + r * `stride`. Each slab has a row for each other rank: the row of a rank comes first for
+// the rank before it, and so on. Bytes lie in a row behind as many others as their address in the
+// sender's memory is behind a multiple of FR_ROUND_UNIT_BYTES, so that units there are units here.
+struct fr_round_delivery {
+    uint64_t from;
+    uint64_t stride;
+    uint64_t bytes;     // for each rank
+    uint64_t offset;    // of the first row in each slab
+    uint64_t row_bytes; // from one row to the next
+    uint32_t first;     // ranks from this one to the one before `end` get some, but for the sender
+    uint32_t end;
+};
+
 // Words in device memory by which the blocks tell each other a round and a bit.
 enum { FR_ROUND_READY, FR_ROUND_GO, FR_ROUND_END, FR_ROUND_COUNTS, FR_ROUND_CONTROLS = 6 };
 
@@ -64,7 +84,7 @@ enum { FR_ROUND_READY, FR_ROUND_GO, FR_ROUND_END, FR_ROUND_COUNTS, FR_ROUND_CONT
 // `value` tell it from answers to earlier launches and from any value that a push waits for there.
 // The two words of an answer arrive in any order.
 #define FR_ROUND_ANSWER ((uint64_t)1 << 63)
-enum { FR_ROUND_HOW_BITS = 8 };
+enum { FR_ROUND_HOW_BITS = 9 };
 
 // Parameters of a round. Offsets are within a slab. The offset of words is that of a row, which has
 // one word for each rank. A word is FR_ROUND_MARKS times the number of the round, plus a mark, 0
@@ -88,11 +108,11 @@ struct fr_round {
     uint64_t spin_ns; // how long to wait
     uint32_t rank;
     uint32_t size;
-    uint32_t waits; // else the kernel posts and ends
-    uint32_t spare;
-    uint64_t
-        permit; // address of a page-locked word that the kernel waits for; 0: it waits for none
-    struct fr_round_copy before[FR_ROUND_COPIES]; // made before the post
+    uint32_t waits;    // else the kernel posts and ends
+    uint32_t delivers; // then it combines in place of a move and what follows one
+    uint64_t permit;   // address of a page-locked word that the kernel waits for; 0: none
+    struct fr_round_delivery delivery;
+    struct fr_round_copy before[FR_ROUND_COPIES]; // made before the post is there
     struct fr_round_copy after[FR_ROUND_COPIES];  // made at the end
 };
 
@@ -125,6 +145,15 @@ struct fr_met_reduce_few {
     struct fr_reduce_few reduce;
     uint64_t slabs[FR_REDUCE_FEW];
 };
+
+// Returns where a rank finds what another one has delivered, which has it at `from`, as an offset
+// in its slab.
+FR_PUSH_FUNCTION uint64_t fr_round_inbox(const struct fr_round_delivery *delivery, uint32_t size,
+                                         uint32_t sender, uint32_t receiver, uint64_t from)
+{
+    uint32_t row = (sender + size - receiver - 1) % size;
+    return delivery->offset + row * delivery->row_bytes + from % FR_ROUND_UNIT_BYTES;
+}
 
 // Returns the second word of the answer: how far the kernel has come, as FR_ROUND_* bits.
 FR_PUSH_FUNCTION uint64_t fr_round_answer(const struct fr_round *round, uint64_t how)

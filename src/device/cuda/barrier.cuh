@@ -98,6 +98,64 @@ static __device__ __forceinline__ void round_tell_host(const struct fr_round &ro
     }
 }
 
+// Stores bytes of this rank to the inboxes of some others. They are loaded once for all of these,
+// since a load takes as long as all the stores.
+static __device__ __forceinline__ void round_deliver_run(const struct fr_round &round,
+                                                         const uint64_t *slabs, uint64_t src,
+                                                         uint32_t first, uint32_t end)
+{
+    enum { LOADS = 4 };
+    const uint64_t bytes = round.delivery.bytes;
+    const uint64_t lead = (0 - src) % FR_ROUND_UNIT_BYTES;
+    const uint64_t head = lead < bytes ? lead : bytes;
+    const uint64_t units = (bytes - head) / FR_ROUND_UNIT_BYTES;
+    const uint64_t done = head + units * FR_ROUND_UNIT_BYTES;
+    const uint32_t thread = threadIdx.x, step = blockDim.x;
+    const uint4 *from = (const uint4 *)(src + head);
+    const bool has_head = thread < head, has_tail = thread < bytes - done;
+    const char in_head = has_head ? ((const char *)src)[thread] : 0;
+    const char in_tail = has_tail ? ((const char *)src)[done + thread] : 0;
+    for (uint64_t i = thread; i < units || i == thread; i += LOADS * step) {
+        uint4 some[LOADS];
+#pragma unroll
+        for (int j = 0; j < LOADS; j++) {
+            if (i + j * step < units)
+                some[j] = __ldcv(&from[i + j * step]);
+        }
+        for (uint32_t next = 1; next < round.size; next++) { // each begins with another one
+            const uint32_t rank = (round.rank + next) % round.size;
+            if (rank < first || rank >= end)
+                continue;
+            char *row = (char *)(slabs[rank] + fr_round_inbox(&round.delivery, round.size,
+                                                              round.rank, rank, src));
+#pragma unroll
+            for (int j = 0; j < LOADS; j++) {
+                if (i + j * step < units)
+                    ((uint4 *)(row + head))[i + j * step] = some[j];
+            }
+            if (i == thread && has_head)
+                row[thread] = in_head;
+            if (i == thread && has_tail)
+                row[done + thread] = in_tail;
+        }
+    }
+}
+
+static __device__ __forceinline__ void round_deliver(const struct fr_round &round,
+                                                     const uint64_t *slabs)
+{
+    const struct fr_round_delivery &delivery = round.delivery;
+    const bool same = delivery.stride == 0; // for all
+    if (delivery.bytes == 0)
+        return;
+    for (uint32_t rank = delivery.first; rank < delivery.end; rank++) {
+        round_deliver_run(round, slabs, delivery.from + rank * delivery.stride, rank,
+                          same ? delivery.end : rank + 1);
+        if (same)
+            return;
+    }
+}
+
 // Copies bytes by all blocks together. Each thread copies some units at a time.
 static __device__ __forceinline__ void round_copy(const struct fr_round_copy &copy)
 {
@@ -213,8 +271,11 @@ static __device__ __forceinline__ bool round_meet(const struct fr_round &round,
     if (go)
         return true;
     if (met && !alike) {
-        if (!given)
+        if (!given) {
+            for (int i = 0; i < FR_ROUND_COPIES && round.delivers; i++)
+                round_copy(round.before[i]);
             round_give_post(round, slabs);
+        }
         given = true;
         have = round_take_posts(round);
     }
@@ -247,7 +308,9 @@ static __device__ __forceinline__ bool round_begin(const struct fr_round &round,
         round_tell_host(round, FR_ROUND_UNDONE);
         return false;
     }
-    if (has_copies(round.before)) {
+    if (round.delivers) {
+        round_deliver(round, slabs);
+    } else if (has_copies(round.before)) {
         for (int i = 0; i < FR_ROUND_COPIES; i++)
             round_copy(round.before[i]);
         if (round_is_last(round, 0))
@@ -262,6 +325,10 @@ static __device__ __forceinline__ bool round_begin(const struct fr_round &round,
 static __device__ __forceinline__ void round_end(const struct fr_round &round,
                                                  const uint64_t *slabs)
 {
+    if (round.delivers) {
+        round_tell_host(round, FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_COMBINED);
+        return;
+    }
     bool is_last = round_is_last(round, 1), ended = false, copied = false;
     if (is_last) {
         round_post_word(round, slabs, round.next_offset, round.next_word);
