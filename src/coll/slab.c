@@ -37,8 +37,7 @@ static size_t round_up(size_t bytes)
     return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 }
 
-// Waits for work. If that fails, the device may be at it still.
-static enum fr_status end_work(struct fr_coll_slab *slab, struct fr_device_work *work)
+enum fr_status fr_coll_slab_end_work(struct fr_coll_slab *slab, struct fr_device_work *work)
 {
     const bool begun = work->status == FR_OK;
     enum fr_status status = fr_device_work_end(work);
@@ -58,7 +57,7 @@ static enum fr_status move(struct fr_coll_slab *slab, size_t count, const unsign
         struct fr_device_work work;
         fr_device_push_begin(&slab->range, slab->pieces, count, engines[i], 0, FR_ORIGIN_OWN,
                              &work);
-        status = end_work(slab, &work);
+        status = fr_coll_slab_end_work(slab, &work);
     }
     return status;
 }
@@ -89,7 +88,7 @@ enum fr_status fr_coll_slab_copy(struct fr_coll_slab *slab, uint64_t to, uint64_
     const struct fr_device_push_piece piece = {.dst = to, .src = from, .bytes = bytes};
     struct fr_device_work work;
     fr_device_push_begin(&slab->range, &piece, 1, FR_ENGINE_CE, 0, FR_ORIGIN_OWN, &work);
-    return end_work(slab, &work);
+    return fr_coll_slab_end_work(slab, &work);
 }
 
 enum fr_status fr_coll_slab_publish(struct fr_coll_slab *slab, uint64_t round, const void *from,

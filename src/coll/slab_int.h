@@ -95,6 +95,10 @@ void fr_coll_slab_inbox_part(struct fr_coll_slab *slab);
 FR_MUST_CHECK enum fr_status fr_coll_slab_copy_in(struct fr_coll_slab *slab, size_t offset,
                                                   size_t bytes);
 
+// Waits for work. If that fails, the device may be at it still.
+FR_MUST_CHECK enum fr_status fr_coll_slab_end_work(struct fr_coll_slab *slab,
+                                                   struct fr_device_work *work);
+
 // Stores the same bytes to all slabs. Each rank begins with another one.
 FR_MUST_CHECK enum fr_status fr_coll_slab_store(struct fr_coll_slab *slab, const void *from,
                                                 size_t offset, size_t bytes);

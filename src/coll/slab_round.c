@@ -159,8 +159,18 @@ uintptr_t fr_coll_slab_delivered(const struct fr_coll_slab *slab, int rank, uint
                                      (uint32_t)slab->rank, from);
 }
 
+// Pushes from memory of the program, and waits for the push.
+static enum fr_status push(struct fr_coll_slab *slab, const struct fr_device_move *move,
+                           const struct fr_device_push_piece *pieces, size_t count)
+{
+    struct fr_device_work work;
+    fr_device_push_begin(move->range, pieces, count, FR_ENGINE_SM, move->max_sms, FR_ORIGIN_APP,
+                         &work);
+    return fr_coll_slab_end_work(slab, &work);
+}
+
 // Delivers without the kernel that posts.
-static enum fr_status deliver(const struct fr_coll_slab *slab, uint64_t round,
+static enum fr_status deliver(struct fr_coll_slab *slab, uint64_t round,
                               const struct fr_device_move *move)
 {
     const struct fr_round_delivery delivery = describe_delivery(slab, round, &move->delivery);
@@ -175,7 +185,7 @@ static enum fr_status deliver(const struct fr_coll_slab *slab, uint64_t round,
                 .bytes = delivery.bytes,
             };
     }
-    return fr_device_push(move->range, slab->pieces, count, FR_ENGINE_SM, move->max_sms);
+    return push(slab, move, slab->pieces, count);
 }
 
 // Describes what a kernel is to do in a round.
@@ -313,11 +323,6 @@ static bool can_move(const struct fr_coll_slab *slab, const struct fr_coll_post 
     return move && post->mark && (!move->range || move->range->device == slab->range.device);
 }
 
-static enum fr_status copy_before(const struct fr_device_move *move)
-{
-    return fr_device_push(move->range, move->before, FR_ROUND_COPIES, FR_ENGINE_SM, move->max_sms);
-}
-
 // Makes memory of the program ready for other ranks, where no kernel does.
 static enum fr_status make_ready(struct fr_coll_slab *slab, uint64_t round,
                                  const struct fr_coll_post *post)
@@ -329,7 +334,8 @@ static enum fr_status make_ready(struct fr_coll_slab *slab, uint64_t round,
     enum fr_status status = fr_device_spans_sync_app_work(move->unsynced);
     if (status == FR_OK && delivers(post))
         status = deliver(slab, round, move);
-    return status == FR_OK && move->range ? copy_before(move) : status;
+    return status == FR_OK && move->range ? push(slab, move, move->before, FR_ROUND_COPIES)
+                                          : status;
 }
 
 // Has a kernel do as much of a round as it can. Copies post what no kernel posts.
@@ -415,7 +421,7 @@ static enum fr_status take_posts(struct fr_coll_slab *slab, uint64_t round, bool
     slab->wanted = round;
     *taken = false;
     if (slab->given < round && slab->kept)
-        status = copy_before(slab->kept);
+        status = push(slab, slab->kept, slab->kept->before, FR_ROUND_COPIES);
     if (slab->given < round && status == FR_OK)
         status = give(slab, round, slab->posted_bytes);
     if (status == FR_OK)
