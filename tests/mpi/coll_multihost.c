@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Collectives between hosts that share an NVLink clique, one case a launch:
 //
-//   across CASE [KIND [ROUNDS | FORM]]
+//   across CASE [KIND [ROUNDS | FORM | LENGTHS]]
 //
 // Cases: steady, the same calls again and again, and how many messages they take, also nonblocking
 // and persistent ones; turns, a rank
@@ -286,7 +286,7 @@ static void hosts(void)
 }
 
 // Short reductions. All buffers are written before a call with bytes that it must leave alone.
-enum { MOST_BYTES = 140000, FORMS = 6, LEFT_ALONE = 0xa5 };
+enum { MOST_BYTES = 140000, FORMS = 6, LENGTHS = 4, LEFT_ALONE = 0xa5 };
 
 enum form_of_reduction { TO_ALL, TO_ROOT, SCAN, EXCLUSIVE, BLOCKS, PARTS };
 
@@ -441,16 +441,17 @@ static void reduce_again(struct reduction what, struct memory device[2], struct 
     }
 }
 
-static void short_reductions(enum memory_kind kind)
+// Of the first so many lengths.
+static void short_reductions(enum memory_kind kind, int lengths)
 {
     struct memory device[2] = {memory_new(kind, MOST_BYTES), memory_new(kind, MOST_BYTES)};
     struct memory other[2] = {memory_new(MEMORY_HOST, MOST_BYTES),
                               memory_new(MEMORY_HOST, MOST_BYTES)};
     const size_t most = (64u << 10) / (size_t)(size - 1) / 64 * 64;
-    for (int i = 0; i < FORMS * COUNT_OF(elements) * 4; i++) {
+    for (int i = 0; i < FORMS * COUNT_OF(elements) * lengths; i++) {
         const int kind_of = i / FORMS, length = i / FORMS / COUNT_OF(elements);
         const struct element *element = &elements[kind_of % COUNT_OF(elements)];
-        const size_t counts[] = {1, 37, most / element->bytes, most / element->bytes + 1};
+        const size_t counts[LENGTHS] = {1, 37, most / element->bytes, most / element->bytes + 1};
         struct reduction what = {
             .form = (enum form_of_reduction)(i % FORMS),
             .element = element,
@@ -778,7 +779,7 @@ int main(int argc, char **argv)
     else if (strcmp(what, "hosts") == 0)
         hosts();
     else if (strcmp(what, "short") == 0)
-        short_reductions(kind);
+        short_reductions(kind, argc > 3 ? atoi(argv[3]) : LENGTHS);
     else if (strcmp(what, "swaps") == 0)
         swaps();
     else if (strcmp(what, "first") == 0)
