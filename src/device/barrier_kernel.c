@@ -11,16 +11,16 @@
 #include <string.h>
 
 enum { DEFAULT_BLOCKS = 32 };
-_Static_assert((int)FR_KERNEL_THREADS >= (int)FR_MET_MANY, "a thread a rank");
+_Static_assert((int)FR_KERNEL_THREADS >= (int)FR_BARRIER_PUSH_MANY, "a thread a rank");
 
 #define TITLE "a meeting of devices"
 
 // The parameters of one launch.
 union params {
-    struct fr_met_few few;
-    struct fr_met_many many;
-    struct fr_met_reduce_few reduce_few;
-    struct fr_met_reduce reduce;
+    struct fr_barrier_push_few few;
+    struct fr_barrier_push_many many;
+    struct fr_barrier_reduce_few reduce_few;
+    struct fr_barrier_reduce reduce;
 };
 _Static_assert(sizeof(union params) <= 4096, "what every driver takes");
 
@@ -107,37 +107,37 @@ static bool plan_push(struct launch *launch, const struct fr_round *round, const
                       const struct fr_device_move *move)
 {
     size_t table = (size_t)round->size * sizeof(*slabs);
-    bool few = round->size <= FR_MET_FEW && (!move || move->count <= FR_MET_FEW);
+    bool few = round->size <= FR_BARRIER_PUSH_FEW && (!move || move->count <= FR_BARRIER_PUSH_FEW);
     if (few) {
-        struct fr_met_few *params = &launch->params.few;
+        struct fr_barrier_push_few *params = &launch->params.few;
         params->round = *round;
         memcpy(params->slabs, slabs, table);
         launch->round = &params->round;
-        launch->kernel = FR_KERNEL_MET_FEW;
-        return plan_pieces(launch, move, &params->head, params->pieces, FR_MET_FEW);
+        launch->kernel = FR_KERNEL_BARRIER_PUSH_FEW;
+        return plan_pieces(launch, move, &params->head, params->pieces, FR_BARRIER_PUSH_FEW);
     }
-    struct fr_met_many *params = &launch->params.many;
-    if (round->size > FR_MET_MANY)
+    struct fr_barrier_push_many *params = &launch->params.many;
+    if (round->size > FR_BARRIER_PUSH_MANY)
         return false;
     params->round = *round;
     memcpy(params->slabs, slabs, table);
     launch->round = &params->round;
-    launch->kernel = FR_KERNEL_MET_MANY;
-    return plan_pieces(launch, move, &params->head, params->pieces, FR_MET_MANY);
+    launch->kernel = FR_KERNEL_BARRIER_PUSH_MANY;
+    return plan_pieces(launch, move, &params->head, params->pieces, FR_BARRIER_PUSH_MANY);
 }
 
 static bool plan_reduction(struct launch *launch, const struct fr_round *round,
                            const uint64_t *slabs, const struct fr_device_move *move)
 {
-    struct fr_met_reduce_few *few = &launch->params.reduce_few;
-    struct fr_met_reduce *many = &launch->params.reduce;
+    struct fr_barrier_reduce_few *few = &launch->params.reduce_few;
+    struct fr_barrier_reduce *many = &launch->params.reduce;
     struct fr_reduce reduce;
     if (round->size > FR_REDUCE_SOURCES)
         return false;
     fr_device_reduce_fill(&reduce, move->reduction);
     bool is_few = round->size <= FR_REDUCE_FEW && fr_device_reduce_is_few(move->reduction);
     launch->round = is_few ? &few->round : &many->round;
-    launch->kernel = is_few ? FR_KERNEL_MET_REDUCE_FEW : FR_KERNEL_MET_REDUCE;
+    launch->kernel = is_few ? FR_KERNEL_BARRIER_REDUCE_FEW : FR_KERNEL_BARRIER_REDUCE;
     *launch->round = *round;
     memcpy(is_few ? few->slabs : many->slabs, slabs, (size_t)round->size * sizeof(*slabs));
     if (is_few)

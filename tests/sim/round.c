@@ -231,14 +231,14 @@ static CUresult run(CUcontext ctx, const struct met *at, struct sim_launch_shape
 
 static CUresult few_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
 {
-    const struct fr_met_few *params = given;
+    const struct fr_barrier_push_few *params = given;
     const struct met met = {&params->round, params->slabs, &params->head, params->pieces, NULL};
     return run(ctx, &met, shape);
 }
 
 static CUresult many_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
 {
-    const struct fr_met_many *params = given;
+    const struct fr_barrier_push_many *params = given;
     const struct met met = {&params->round, params->slabs, &params->head, params->pieces, NULL};
     return run(ctx, &met, shape);
 }
@@ -252,7 +252,7 @@ static struct fr_reduce with_room(const struct fr_reduce_few *few)
 
 static CUresult reduce_few_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
 {
-    const struct fr_met_reduce_few *params = given;
+    const struct fr_barrier_reduce_few *params = given;
     const struct fr_reduce reduce = with_room(&params->reduce);
     const struct met met = {&params->round, params->slabs, NULL, NULL, &reduce};
     return run(ctx, &met, shape);
@@ -260,7 +260,7 @@ static CUresult reduce_few_block(CUcontext ctx, const void *given, struct sim_la
 
 static CUresult reduce_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
 {
-    const struct fr_met_reduce *params = given;
+    const struct fr_barrier_reduce *params = given;
     const struct met met = {&params->round, params->slabs, NULL, NULL, &params->reduce};
     return run(ctx, &met, shape);
 }
@@ -293,19 +293,19 @@ static bool push_is_sound(const struct fr_round *round, const struct fr_push_hea
 
 static bool few_are_sound(const void *given)
 {
-    const struct fr_met_few *params = given;
-    return push_is_sound(&params->round, &params->head, params->pieces, FR_MET_FEW);
+    const struct fr_barrier_push_few *params = given;
+    return push_is_sound(&params->round, &params->head, params->pieces, FR_BARRIER_PUSH_FEW);
 }
 
 static bool many_are_sound(const void *given)
 {
-    const struct fr_met_many *params = given;
-    return push_is_sound(&params->round, &params->head, params->pieces, FR_MET_MANY);
+    const struct fr_barrier_push_many *params = given;
+    return push_is_sound(&params->round, &params->head, params->pieces, FR_BARRIER_PUSH_MANY);
 }
 
 static bool reduce_few_is_sound(const void *given)
 {
-    const struct fr_met_reduce_few *params = given;
+    const struct fr_barrier_reduce_few *params = given;
     const struct fr_reduce reduce = with_room(&params->reduce);
     return is_sound(&params->round, FR_REDUCE_FEW) && reduce.sources <= FR_REDUCE_FEW &&
            reduce.targets <= FR_REDUCE_FEW && sim_kernel_fold_is_sound(&reduce);
@@ -313,34 +313,34 @@ static bool reduce_few_is_sound(const void *given)
 
 static bool reduce_is_sound(const void *given)
 {
-    const struct fr_met_reduce *params = given;
+    const struct fr_barrier_reduce *params = given;
     return is_sound(&params->round, FR_REDUCE_SOURCES) && sim_kernel_fold_is_sound(&params->reduce);
 }
 
-const struct sim_kernel sim_kernel_met_few = {
-    .name = FR_MET_FEW_NAME,
-    .param_bytes = sizeof(struct fr_met_few),
+const struct sim_kernel sim_kernel_barrier_push_few = {
+    .name = FR_BARRIER_PUSH_FEW_NAME,
+    .param_bytes = sizeof(struct fr_barrier_push_few),
     .max_threads = FR_PUSH_MAX_THREADS,
     .are_sound = few_are_sound,
     .run_block = few_block,
 };
-const struct sim_kernel sim_kernel_met_many = {
-    .name = FR_MET_MANY_NAME,
-    .param_bytes = sizeof(struct fr_met_many),
+const struct sim_kernel sim_kernel_barrier_push_many = {
+    .name = FR_BARRIER_PUSH_MANY_NAME,
+    .param_bytes = sizeof(struct fr_barrier_push_many),
     .max_threads = FR_PUSH_MAX_THREADS,
     .are_sound = many_are_sound,
     .run_block = many_block,
 };
-const struct sim_kernel sim_kernel_met_reduce_few = {
-    .name = FR_MET_REDUCE_FEW_NAME,
-    .param_bytes = sizeof(struct fr_met_reduce_few),
+const struct sim_kernel sim_kernel_barrier_reduce_few = {
+    .name = FR_BARRIER_REDUCE_FEW_NAME,
+    .param_bytes = sizeof(struct fr_barrier_reduce_few),
     .max_threads = FR_REDUCE_MAX_THREADS,
     .are_sound = reduce_few_is_sound,
     .run_block = reduce_few_block,
 };
-const struct sim_kernel sim_kernel_met_reduce = {
-    .name = FR_MET_REDUCE_NAME,
-    .param_bytes = sizeof(struct fr_met_reduce),
+const struct sim_kernel sim_kernel_barrier_reduce = {
+    .name = FR_BARRIER_REDUCE_NAME,
+    .param_bytes = sizeof(struct fr_barrier_reduce),
     .max_threads = FR_REDUCE_MAX_THREADS,
     .are_sound = reduce_is_sound,
     .run_block = reduce_block,

@@ -51,8 +51,8 @@ extern const struct sim_kernel sim_kernel_reduce_few, sim_kernel_reduce, sim_ker
     sim_kernel_standby;
 extern const struct sim_kernel sim_kernel_pack, sim_kernel_pack_inline, sim_kernel_pack_fused,
     sim_kernel_pack_many;
-extern const struct sim_kernel sim_kernel_met_few, sim_kernel_met_many, sim_kernel_met_reduce_few,
-    sim_kernel_met_reduce;
+extern const struct sim_kernel sim_kernel_barrier_push_few, sim_kernel_barrier_push_many,
+    sim_kernel_barrier_reduce_few, sim_kernel_barrier_reduce;
 
 // Returns how many bytes of parameters a function of a loaded module takes, 0 for another handle.
 size_t sim_function_param_bytes(CUfunction handle);

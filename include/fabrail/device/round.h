@@ -29,12 +29,12 @@
 #include "fabrail/device/elements.h"
 
 // Names of the kernels.
-#define FR_MET_FEW_NAME        "fr_met_few"
-#define FR_MET_MANY_NAME       "fr_met_many"
-#define FR_MET_REDUCE_NAME     "fr_met_reduce"
-#define FR_MET_REDUCE_FEW_NAME "fr_met_reduce_few"
+#define FR_BARRIER_PUSH_FEW_NAME   "fr_barrier_push_few"
+#define FR_BARRIER_PUSH_MANY_NAME  "fr_barrier_push_many"
+#define FR_BARRIER_REDUCE_NAME     "fr_barrier_reduce"
+#define FR_BARRIER_REDUCE_FEW_NAME "fr_barrier_reduce_few"
 
-enum { FR_MET_FEW = 8, FR_MET_MANY = 72 }; // most ranks, and most pieces
+enum { FR_BARRIER_PUSH_FEW = 8, FR_BARRIER_PUSH_MANY = 72 }; // most ranks, and most pieces
 
 // Number of values of a mark in a word, "no mark" included.
 enum { FR_ROUND_MARKS = 16 };
@@ -117,30 +117,30 @@ struct fr_round {
 };
 
 // A round with a push. Without pieces it is the round alone.
-struct fr_met_few {
+struct fr_barrier_push_few {
     struct fr_round round;
     struct fr_push_head head;
-    uint64_t slabs[FR_MET_FEW]; // by rank
-    struct fr_push_piece pieces[FR_MET_FEW];
+    uint64_t slabs[FR_BARRIER_PUSH_FEW]; // by rank
+    struct fr_push_piece pieces[FR_BARRIER_PUSH_FEW];
 };
 
 // A round with a push of more pieces, or among more ranks.
-struct fr_met_many {
+struct fr_barrier_push_many {
     struct fr_round round;
     struct fr_push_head head;
-    uint64_t slabs[FR_MET_MANY];
-    struct fr_push_piece pieces[FR_MET_MANY];
+    uint64_t slabs[FR_BARRIER_PUSH_MANY];
+    struct fr_push_piece pieces[FR_BARRIER_PUSH_MANY];
 };
 
 // A round with a reduction.
-struct fr_met_reduce {
+struct fr_barrier_reduce {
     struct fr_round round;
     struct fr_reduce reduce;
     uint64_t slabs[FR_REDUCE_SOURCES];
 };
 
 // A round with a reduction among few ranks.
-struct fr_met_reduce_few {
+struct fr_barrier_reduce_few {
     struct fr_round round;
     struct fr_reduce_few reduce;
     uint64_t slabs[FR_REDUCE_FEW];

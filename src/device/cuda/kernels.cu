@@ -246,9 +246,10 @@ extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)
 }
 
 // Pushes between two meetings with other ranks.
-static __device__ __forceinline__ void push_met(const struct fr_round &round, const uint64_t *slabs,
-                                                const struct fr_push_head *head,
-                                                const struct fr_push_piece *pieces)
+static __device__ __forceinline__ void push_behind_barrier(const struct fr_round &round,
+                                                           const uint64_t *slabs,
+                                                           const struct fr_push_head *head,
+                                                           const struct fr_push_piece *pieces)
 {
     if (!round_begin(round, slabs))
         return;
@@ -257,13 +258,13 @@ static __device__ __forceinline__ void push_met(const struct fr_round &round, co
 }
 
 extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)
-    fr_met_few(const __grid_constant__ struct fr_met_few params)
+    fr_barrier_push_few(const __grid_constant__ struct fr_barrier_push_few params)
 {
-    push_met(params.round, params.slabs, &params.head, params.pieces);
+    push_behind_barrier(params.round, params.slabs, &params.head, params.pieces);
 }
 
 extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)
-    fr_met_many(const __grid_constant__ struct fr_met_many params)
+    fr_barrier_push_many(const __grid_constant__ struct fr_barrier_push_many params)
 {
-    push_met(params.round, params.slabs, &params.head, params.pieces);
+    push_behind_barrier(params.round, params.slabs, &params.head, params.pieces);
 }

@@ -320,13 +320,13 @@ template <class P> static __device__ __forceinline__ void reduce_between(const P
 }
 
 extern "C" __global__ void __launch_bounds__(FR_REDUCE_MAX_THREADS)
-    fr_met_reduce_few(const __grid_constant__ struct fr_met_reduce_few params)
+    fr_barrier_reduce_few(const __grid_constant__ struct fr_barrier_reduce_few params)
 {
     reduce_between(params);
 }
 
 extern "C" __global__ void __launch_bounds__(FR_REDUCE_MAX_THREADS)
-    fr_met_reduce(const __grid_constant__ struct fr_met_reduce params)
+    fr_barrier_reduce(const __grid_constant__ struct fr_barrier_reduce params)
 {
     reduce_between(params);
 }
