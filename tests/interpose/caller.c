@@ -71,10 +71,12 @@ static int call_wrong(int index, const char *prefix, int buffers_are_mapped)
     memset(&fake_last, 0, sizeof(fake_last));
     int rc = call(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12],
                   a[13]);
-    // Init, Finalize and functions with infos are called with the arguments that they have, all
-    // others are jumped to.
+    // Init, Finalize, those of sessions and functions with infos are called with the arguments that
+    // they have, all others are jumped to.
     int through = strcmp(row->class, "INIT") == 0 || strcmp(row->class, "SESSION_INIT") == 0 ||
-                  strcmp(row->class, "FINALIZE") == 0 || strchr(row->signature, 'e') != NULL;
+                  strcmp(row->class, "FINALIZE") == 0 ||
+                  strcmp(row->class, "SESSION_FINALIZE") == 0 ||
+                  strchr(row->signature, 'e') != NULL;
     size_t count = through ? strlen(row->signature) : FAKE_ARGS;
     int wrong = rc != FAKE_RESULT + index || fake_last.function != index ||
                 memcmp(fake_last.args, a, count * sizeof(word)) != 0;
