@@ -115,8 +115,9 @@ static inline bool fr_request_any_active(void)
 // call.
 void fr_request_show(struct fr_request_op *op);
 
-// Has a kernel stand by for the message of an operation, if it is a receive for which that pays. The
-// call that is about to wait for it calls fr_rndv_standby_end before it returns, whatever happens.
+// Has a kernel stand by for the message of an operation, if it is a receive for which that pays.
+// The call that is about to wait for it calls fr_rndv_standby_end before it returns, whatever
+// happens.
 void fr_request_stand_by(struct fr_request_op *op);
 
 // Hides an operation again that fr_request_show has shown.

@@ -54,8 +54,8 @@ void fr_coll_slab_close(struct fr_coll_slab *slab, bool notifies);
 
 // Makes another part of the slab that `other` is a part of, which is mapped. The part is for `size`
 // ranks, of which this one is `rank`. `ranks` are their ranks in `other`, NULL for the same ones.
-// It has no position yet. Another thread may use `other` meanwhile. Returns NULL where this rank has
-// no memory for it. Closed with fr_coll_slab_close.
+// It has no position yet. Another thread may use `other` meanwhile. Returns NULL where this rank
+// has no memory for it. Closed with fr_coll_slab_close.
 struct fr_coll_slab *fr_coll_slab_part_new(const struct fr_coll_slab *other, const int *ranks,
                                            int rank, int size);
 

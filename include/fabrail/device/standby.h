@@ -12,7 +12,7 @@ enum { FR_DEVICE_STANDBY_BYTES = 60 }; // most that the kernel copies
 // A kernel that stands by. The caller's storage, from the launch to fr_device_standby_end.
 struct fr_device_standby {
     struct fr_device_mailbox *mailbox; // NULL: there is none
-    struct fr_device_range range;    // of the destination
+    struct fr_device_range range;      // of the destination
     uintptr_t dst;
 };
 
