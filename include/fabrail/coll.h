@@ -82,7 +82,8 @@ struct fr_coll_team {
     bool never_quits; // a clone, whose ranks meet in starts of one operation
     bool is_awaited;  // a blocking call has the team in hand
     uint64_t begun;   // counts operations, which take turns (task.h)
-    // Of these. The queue's thread may end some while a call begins the next.
+    // The number of these operations that are over. The thread of queue_thread.c may end one while
+    // a call begins the next.
     _Atomic uint64_t ended;
     // No rank was known to use a GPU when the team was made. It serves host memory over rails.
     bool for_rails;

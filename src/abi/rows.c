@@ -11,8 +11,8 @@
 
 struct fr_abi_row fr_abi_rows[FR_FN_COUNT];
 
-// What functions.def says of a function. Every process is preloaded, and few use MPI: a table with
-// pointers would be relocated at the start of each.
+// A function as functions.def describes it. Every process is preloaded, and few use MPI: a table
+// with pointers would be relocated at the start of each.
 struct described {
     uint16_t name, signature; // offsets in `texts`
     enum fr_class class;

@@ -441,7 +441,7 @@ static void reduce_again(struct reduction what, struct memory device[2], struct 
     }
 }
 
-// Of the first so many lengths.
+// Reduces vectors of the first `lengths` lengths of the list, in each form.
 static void short_reductions(enum memory_kind kind, int lengths)
 {
     struct memory device[2] = {memory_new(kind, MOST_BYTES), memory_new(kind, MOST_BYTES)};

@@ -7,8 +7,8 @@
 #include "fabrail/device/reduce.h"
 #include "fabrail/device/round.h"
 
-// What a kernel delivers to the slabs of other ranks before it posts (round.h). It then combines
-// what has come to its own slab, or nothing, and needs no other rank for that.
+// The bytes that a kernel delivers to the slabs of other ranks before it posts (round.h). It then
+// combines what has come to its own slab, or nothing, and needs no other rank for that.
 struct fr_device_delivery {
     bool is_made;
     uintptr_t from; // of the bytes for rank 0
