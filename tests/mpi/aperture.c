@@ -3,9 +3,8 @@
 // itself. Once that has begun, the driver copies nothing, whichever calls are made. Freed memory
 // whose address comes back, and a child of fork, change nothing.
 #include "../programs/memory.h"
-#include "../sim/calls.h"
+#include "counted.h"
 
-#include <dlfcn.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,17 +18,7 @@
 enum { MOST = 2048, WARM = 4, ROUNDS = 12 };
 
 static const int lengths[] = {1, 8, 39, 40, 41, 328, 656, 1024};
-static int rank;
-static frsim_calls_fn *calls;
 static struct memory sent, received;
-
-static void must(int right, const char *text, long long found)
-{
-    if (right)
-        return;
-    fprintf(stderr, "rank %d: %s: %lld\n", rank, text, found);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
 
 // Copies and launches by the driver. The program itself uses other functions.
 static unsigned long copies(void)
@@ -166,9 +155,7 @@ int main(int argc, char **argv)
     memory_start(rank);
     enum memory_kind kind = memory_kind_named(argv[1]);
     must(kind < MEMORY_KINDS && memory_missing(kind) == NULL, "that memory cannot be had", kind);
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    *(void **)&calls = driver ? dlsym(driver, "frsim_calls") : NULL;
-    must(calls != NULL, "the driver is not the simulated one", 0);
+    must_count();
     sent = memory_new(kind, MOST);
     received = memory_new(kind, MOST);
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {

@@ -104,7 +104,7 @@ EXTRA_DIST += tests/mpi/standby.c
 CLEANFILES += $(fr_standby_programs)
 # A program of short messages that the CPU copies itself.
 fr_aperture_programs = $(MPI_FLAVOURS:%=tests/mpi/aperture-%)
-EXTRA_DIST += tests/mpi/aperture.c
+EXTRA_DIST += tests/mpi/aperture.c tests/mpi/counted.h
 CLEANFILES += $(fr_aperture_programs)
 fr_report_programs = $(MPI_FLAVOURS:%=tests/mpi/report_run-%)
 CLEANFILES += $(fr_report_programs)
@@ -185,11 +185,11 @@ $(fr_coll_multihost_programs): tests/mpi/coll_multihost-%: tests/mpi/coll_multih
     tests/programs/memory.h tests/sim/calls.h
 	$(fr_program)
 check_DATA += $(fr_standby_programs)
-$(fr_standby_programs): tests/mpi/standby-%: tests/mpi/standby.c tests/programs/memory-%.o \
+$(fr_standby_programs): tests/mpi/standby-%: tests/mpi/standby.c tests/mpi/counted.h tests/programs/memory-%.o \
     tests/programs/memory.h tests/sim/calls.h
 	$(fr_program)
 check_DATA += $(fr_aperture_programs)
-$(fr_aperture_programs): tests/mpi/aperture-%: tests/mpi/aperture.c tests/programs/memory-%.o \
+$(fr_aperture_programs): tests/mpi/aperture-%: tests/mpi/aperture.c tests/mpi/counted.h tests/programs/memory-%.o \
     tests/programs/memory.h tests/sim/calls.h
 	$(fr_program)
 $(fr_bounds_programs): tests/mpi/bounds-%: tests/mpi/bounds.c tests/programs/memory-%.o \

@@ -4,29 +4,17 @@
 //
 //   standby always|never
 #include "../programs/memory.h"
-#include "../sim/calls.h"
+#include "counted.h"
 
-#include <dlfcn.h>
 #include <mpi.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { MOST = 64, WARM = 4, ROUNDS = 12 };
 
-static int rank;
 static int stands_by;
-static frsim_calls_fn *calls;
 static struct memory sent, received;
-
-static void must(int right, const char *text, long long found)
-{
-    if (right)
-        return;
-    fprintf(stderr, "rank %d: %s: %lld\n", rank, text, found);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
 
 static long launches(void)
 {
@@ -116,9 +104,7 @@ int main(int argc, char **argv)
     must(size == 2 && argc > 1, "wants two ranks, and what becomes of kernels", size);
     stands_by = strcmp(argv[1], "always") == 0;
     memory_start(rank);
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    *(void **)&calls = driver ? dlsym(driver, "frsim_calls") : NULL;
-    must(calls != NULL, "the driver is not the simulated one", 0);
+    must_count();
     sent = memory_new(MEMORY_DEVICE, MOST);
     received = memory_new(MEMORY_DEVICE, MOST);
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {

@@ -10,7 +10,6 @@
 #include "../sim/calls.h"
 #include "ipc_pair.h"
 
-#include <dlfcn.h>
 #include <sched.h>
 #include <string.h>
 
@@ -282,8 +281,7 @@ static const char locks[] = "cuMemHostRegister_v2";
 // Finds a function of the simulated driver. Skips the case with another one.
 static void *find_in_driver(const char *name)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    void *found = driver ? dlsym(driver, name) : NULL;
+    void *found = driver_symbol(name);
     if (!found)
         pair_skip("wants the simulated driver");
     return found;

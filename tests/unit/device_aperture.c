@@ -35,8 +35,7 @@ static bool start(void)
     const char *access = getenv("FABRAIL_CPU_ACCESS");
     if (!driver_load() || !driver_start(&context))
         return false;
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    *(void **)&calls = driver != NULL ? dlsym(driver, "frsim_calls") : NULL;
+    *(void **)&calls = driver_symbol("frsim_calls");
     if (calls == NULL)
         return false;
     if (access == NULL || strcmp(access, "dmabuf") != 0) {

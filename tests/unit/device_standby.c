@@ -166,9 +166,8 @@ int main(void)
     CUcontext context = NULL;
     if (!driver_load() || !driver_start(&context))
         return CHECK_SKIP;
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    *(void **)&calls = driver != NULL ? dlsym(driver, "frsim_calls") : NULL;
-    *(void **)&fail = driver != NULL ? dlsym(driver, "frsim_fail") : NULL;
+    *(void **)&calls = driver_symbol("frsim_calls");
+    *(void **)&fail = driver_symbol("frsim_fail");
     if (calls == NULL || fail == NULL) {
         printf("only the simulated driver counts its calls\n");
         return CHECK_SKIP;

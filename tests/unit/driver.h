@@ -128,6 +128,14 @@ static inline bool driver_is_simulated(void)
            strstr(name, "simulated") != NULL;
 }
 
+// Returns a function or variable by which the simulated driver is asked and told things, NULL where
+// the driver is a real one. Called after driver_load.
+static inline void *driver_symbol(const char *name)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    return driver != NULL ? dlsym(driver, name) : NULL;
+}
+
 // Memory of one kind. For VMM kinds `handle` is what is mapped.
 struct driver_memory {
     enum fr_device_kind kind;

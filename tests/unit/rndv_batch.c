@@ -234,9 +234,8 @@ static void open_both(void)
     CUcontext context;
     if (!driver_load() || !driver_start(&context))
         exit(CHECK_SKIP);
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    *(void **)&calls = driver != NULL ? dlsym(driver, "frsim_calls") : NULL;
-    *(void **)&fail = driver != NULL ? dlsym(driver, "frsim_fail") : NULL;
+    *(void **)&calls = driver_symbol("frsim_calls");
+    *(void **)&fail = driver_symbol("frsim_fail");
     if (calls == NULL || fail == NULL)
         pair_skip("wants the simulated driver");
     (void)fr_ipc_self();
