@@ -45,7 +45,7 @@ enum fr_fn fr_explain_function(const char *name)
 
 static bool is_reduction(enum fr_fn fn)
 {
-    const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
+    const struct fr_abi_shape *shape = fr_abi_rows[fn].shape;
     return shape && shape->reduces;
 }
 
@@ -97,7 +97,7 @@ static bool is_done_alone(const struct fr_explain_facts *facts, enum fr_fn fn)
                  !(row->flags & FR_ROW_EXTERNAL);
     return (fr_core_settings()->paths & FR_PATH_BIT_PEER) &&
            (packs ||
-            (facts->place == FR_PLACE_SELF && fr_abi_shape_of(fn) &&
+            (facts->place == FR_PLACE_SELF && fr_abi_rows[fn].shape &&
              !(facts->gpu_aware && fr_intercept_family_accepts_device_ptr(facts->family, fn))));
 }
 
@@ -153,7 +153,7 @@ static bool is_served(const struct fr_explain_facts *facts, enum fr_fn fn)
 // Returns the traffic of each of many ranks, or of the root where one alone does something.
 static enum fr_policy_size traffic_of(enum fr_fn fn)
 {
-    const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
+    const struct fr_abi_shape *shape = fr_abi_rows[fn].shape;
     return shape->receiver == FR_WHO_ROOT ? FR_SIZE_GATHER_CE
            : shape->sender == FR_WHO_ROOT ? FR_SIZE_SPREAD_CE
                                           : FR_SIZE_EXCHANGE_CE;
@@ -281,8 +281,8 @@ struct fr_explain_answer fr_explain(const struct fr_explain_facts *given, enum f
     bool on_device = kind_can(kind, FR_DEVICE_OWNED);
     if (on_device && is_done_alone(facts, fn))
         return answer("peer", "copy",
-                      fr_abi_shape_of(fn) ? "the communicator has one rank"
-                                          : "both buffers are on one device");
+                      fr_abi_rows[fn].shape ? "the communicator has one rank"
+                                            : "both buffers are on one device");
     if (on_device && is_of_window(fn) && !facts->gpu_aware && (paths & FR_PATH_BIT_PEER))
         return explain_access(facts, fn, kind);
     if (on_device && is_served(facts, fn))

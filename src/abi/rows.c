@@ -52,11 +52,10 @@ static const char *text_at(uint16_t offset)
     return (const char *)&texts + offset;
 }
 
-const struct fr_abi_shape *fr_abi_shape_of(enum fr_fn fn)
-{
-    enum { SLICES_ONE, SLICES_EACH };
-    enum { DOES_MOVES, DOES_NEIGHBOURS, DOES_REDUCES };
-    static const struct fr_abi_shape shapes[] = {
+enum { SLICES_ONE, SLICES_EACH };
+enum { DOES_MOVES, DOES_NEIGHBOURS, DOES_REDUCES };
+
+static const struct fr_abi_shape shapes[] = {
 #define FR_SHAPE(class, sender, receiver, sent, received, in_place, does)                          \
     [FR_CLASS_##class] = {FR_WHO_##sender,                                                         \
                           FR_WHO_##receiver,                                                       \
@@ -67,8 +66,10 @@ const struct fr_abi_shape *fr_abi_shape_of(enum fr_fn fn)
                           DOES_##does == DOES_REDUCES},
 #include "abi/shapes.def"
 #undef FR_SHAPE
-    };
-    enum fr_class class = fr_abi_rows[fn].class;
+};
+
+static const struct fr_abi_shape *shape_of(enum fr_class class)
+{
     bool is_collective = class >= FR_CLASS_BCAST && class <= FR_CLASS_NEIGHBOR_ALLTOALL;
     return is_collective ? &shapes[class] : NULL;
 }
@@ -189,6 +190,7 @@ void fr_abi_rows_fill(void)
         row->name = text_at(described->name);
         row->signature = text_at(described->signature);
         row->class = described->class;
+        row->shape = shape_of(described->class);
         row->flags = described->flags;
         row->arg_count = described->arg_count;
         if (fn < FR_FN_STUB_COUNT)

@@ -92,7 +92,7 @@ static bool is_wrong_for_neighbours(const struct fr_request_op *op, fr_word comm
 bool fr_intercept_is_refused(const struct fr_request_op *op, int rank, int size)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
-    const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
+    const struct fr_abi_shape *shape = fr_abi_rows[op->fn].shape;
     bool is_root = row->root < 0 || (int)op->args[row->root] == rank;
     bool sends = shape->sender == FR_WHO_ALL || is_root;
     bool receives = shape->receiver == FR_WHO_ALL || is_root;
@@ -120,7 +120,7 @@ static int64_t slice_bytes(const struct fr_request_op *op, const struct fr_abi_s
 static int64_t known_bytes(const struct fr_request_op *op, const struct fr_coll_team *team)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
-    const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
+    const struct fr_abi_shape *shape = fr_abi_rows[op->fn].shape;
     bool is_root = row->root >= 0 && (int)op->args[row->root] == team->rank;
     if (shape->is_neighbourly || row->send.has_counts || row->receive.has_counts)
         return -1;
@@ -157,7 +157,7 @@ bool fr_intercept_goes_by_messages(enum fr_fn fn, const fr_word *args,
     enum { LEAST_BYTES = 2048, MOST_RECEIVERS = 16 };
     size_t least_bytes = team->for_rails ? team->rail_min_bytes : LEAST_BYTES;
     const struct fr_request_op op = describe(fn, args);
-    const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
+    const struct fr_abi_shape *shape = fr_abi_rows[fn].shape;
     bool waits = fr_abi_rows[fn].request < 0;
     if (is_for_mpi(&op, team))
         return false;
@@ -195,7 +195,7 @@ static bool has_distinct_neighbours(fr_word comm)
 size_t fr_intercept_exchange_bytes(const struct fr_request_op *op, const struct fr_coll_team *team)
 {
     enum { LIKELY_BYTES = 256 << 10 };
-    const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
+    const struct fr_abi_shape *shape = fr_abi_rows[op->fn].shape;
     int64_t slice = known_bytes(op, team);
     bool each = shape->sends_each || shape->receives_each;
     return slice < 0 ? LIKELY_BYTES : (size_t)(each ? slice * team->size : slice);
@@ -212,7 +212,7 @@ bool fr_intercept_exchange_pays(enum fr_fn fn, const fr_word *args, const struct
         return false;
     const int64_t bytes = (int64_t)fr_intercept_exchange_bytes(&op, team);
     const bool may =
-        !fr_abi_shape_of(fn)->is_neighbourly || has_distinct_neighbours(fr_abi_comm(fn, args));
+        !fr_abi_rows[fn].shape->is_neighbourly || has_distinct_neighbours(fr_abi_comm(fn, args));
     if (team->slab) // device memory and host memory alike go over NVLink
         return bytes > 0 && may;
     if (!fr_policy_is_worth_task(bytes, team->size))

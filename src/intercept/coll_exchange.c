@@ -239,7 +239,7 @@ enum fr_status fr_intercept_exchange_describe(struct fr_intercept_exchange *exch
     *exchange = (struct fr_intercept_exchange){
         .op = op,
         .team = team,
-        .shape = fr_abi_shape_of(op->fn),
+        .shape = fr_abi_rows[op->fn].shape,
         .root = root_arg >= 0 ? (int)op->args[root_arg] : -1,
         .is_queued = is_queued,
         .failure = FR_ERR_UNSUPPORTED,

@@ -152,8 +152,8 @@ static enum fr_status attach(struct fr_intercept_nonblocking *coll)
 
 static size_t count_bytes(const struct fr_request_op *op, const struct fr_coll_team *team)
 {
-    return fr_abi_shape_of(op->fn)->reduces ? fr_intercept_reduction_bytes(op, team)
-                                            : fr_intercept_exchange_bytes(op, team);
+    return fr_abi_rows[op->fn].shape->reduces ? fr_intercept_reduction_bytes(op, team)
+                                              : fr_intercept_exchange_bytes(op, team);
 }
 
 // Says so in posts. Returns false where there are none.
@@ -179,7 +179,7 @@ void fr_intercept_nonblocking_fail(enum fr_fn fn, const fr_word *args, struct fr
     fr_coll_decline(team, call); // the others leave their tasks, and hear of it then
     fr_coll_queue_hold(team);
     fr_coll_host_fail(team, call, number, bytes,
-                      fr_abi_shape_of(fn)->reduces ? 0 : FR_COLL_EXCHANGE_WORDS);
+                      fr_abi_rows[fn].shape->reduces ? 0 : FR_COLL_EXCHANGE_WORDS);
     fr_coll_queue_release(team);
 }
 

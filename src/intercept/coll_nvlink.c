@@ -40,13 +40,13 @@ void fr_intercept_nvlink_meet(void)
 // Data that all ranks get alike shall cross to another host once, so they are no messages.
 bool fr_intercept_nvlink_schedules(enum fr_fn fn)
 {
-    const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
+    const struct fr_abi_shape *shape = fr_abi_rows[fn].shape;
     return shape && !shape->reduces && !fr_abi_shape_spreads(shape);
 }
 
 bool fr_intercept_nvlink_serves(enum fr_fn fn)
 {
-    return fr_abi_shape_of(fn) != NULL;
+    return fr_abi_rows[fn].shape != NULL;
 }
 
 static bool exchange_slices(struct fr_request_op *op, struct fr_coll_team *team, int *result)
@@ -77,13 +77,13 @@ static bool exchange_slices(struct fr_request_op *op, struct fr_coll_team *team,
 bool fr_intercept_nvlink_is_alike(enum fr_fn fn)
 {
     const struct fr_abi_row *row = &fr_abi_rows[fn];
-    const struct fr_abi_shape *shape = fr_abi_shape_of(fn);
+    const struct fr_abi_shape *shape = fr_abi_rows[fn].shape;
     return shape->reduces ||
            (!shape->is_neighbourly && !row->send.has_counts && !row->receive.has_counts);
 }
 
 bool fr_intercept_nvlink_exchange(struct fr_request_op *op, struct fr_coll_team *team, int *result)
 {
-    return fr_abi_shape_of(op->fn)->reduces ? fr_intercept_nvlink_reduce(op, team, result)
-                                            : exchange_slices(op, team, result);
+    return fr_abi_rows[op->fn].shape->reduces ? fr_intercept_nvlink_reduce(op, team, result)
+                                              : exchange_slices(op, team, result);
 }

@@ -24,7 +24,7 @@ static void release(void *own)
 // error of the call, since the other ranks go this way.
 static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_team *team, int tag)
 {
-    const struct fr_abi_shape *shape = fr_abi_shape_of(op->fn);
+    const struct fr_abi_shape *shape = fr_abi_rows[op->fn].shape;
     bool neighbours = shape->is_neighbourly;
     enum fr_status status = FR_OK;
     if (fr_abi_shape_swaps(shape) && fr_intercept_is_in_place(op)) {
@@ -108,7 +108,7 @@ bool fr_intercept_run_schedule(enum fr_fn fn, const fr_word *args, struct fr_col
 static int count_tags(enum fr_fn fn, fr_word comm)
 {
     int topology = 0, dimensions = 0;
-    if (!fr_abi_shape_of(fn)->is_neighbourly ||
+    if (!fr_abi_rows[fn].shape->is_neighbourly ||
         FR_MPI(Topo_test, comm, FR_PTR(&topology)) != fr_abi_mpi.SUCCESS ||
         topology != fr_abi_mpi.CART)
         return 1;
@@ -119,7 +119,7 @@ static int count_tags(enum fr_fn fn, fr_word comm)
 // Returns the first tag of an exchange that is done by messages, -1 for any other.
 static int choose_tag(enum fr_fn fn, const fr_word *args, fr_word comm, struct fr_coll_team *team)
 {
-    if (!team || fr_abi_shape_of(fn)->reduces || !fr_intercept_goes_by_messages(fn, args, team))
+    if (!team || fr_abi_rows[fn].shape->reduces || !fr_intercept_goes_by_messages(fn, args, team))
         return -1;
     bool persistent = fr_abi_rows[fn].flags & FR_ROW_PERSISTENT;
     return persistent ? fr_coll_team_take_tags(team, count_tags(fn, comm)) : team->first_tag;
@@ -130,7 +130,7 @@ static int choose_tag(enum fr_fn fn, const fr_word *args, fr_word comm, struct f
 static bool begin_task(enum fr_fn fn, fr_word *args, fr_word comm, struct fr_coll_team *team,
                        int *result)
 {
-    bool reduces = fr_abi_shape_of(fn)->reduces;
+    bool reduces = fr_abi_rows[fn].shape->reduces;
     if (!team || !(reduces ? fr_intercept_reduction_pays(fn, args, team)
                            : fr_intercept_exchange_pays(fn, args, team)))
         return false;

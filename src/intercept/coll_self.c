@@ -166,7 +166,7 @@ static bool find_neighbours(struct fr_request_op *op)
     if (fr_intercept_neighbours_of(op->object, &in_degree, &out_degree) != FR_OK ||
         in_degree != out_degree || in_degree > MOST_SLICES)
         return false;
-    return !fr_abi_shape_of(op->fn)->sends_each || in_degree == 0 ||
+    return !fr_abi_rows[op->fn].shape->sends_each || in_degree == 0 ||
            find_slices(op, (size_t)in_degree);
 }
 
@@ -176,7 +176,7 @@ static bool prepare(struct fr_request_op *op)
     struct copies copies;
     for (unsigned v = 0; v < op->view_count; v++)
         fr_staging_view_measure(&op->views[v]);
-    return (!fr_abi_shape_of(op->fn)->is_neighbourly || find_neighbours(op)) &&
+    return (!fr_abi_rows[op->fn].shape->is_neighbourly || find_neighbours(op)) &&
            find_copies(op, &copies) &&
            (copies.count == 0 || fr_staging_can_copy_own(copies.from, copies.to));
 }
@@ -190,7 +190,7 @@ static void drop_counts(struct fr_request_op *op, const struct fr_abi_side *side
 static bool is_on_self(const struct fr_request_op *op)
 {
     struct fr_intercept_shape comm;
-    return fr_abi_shape_of(op->fn) && fr_intercept_shape_of(op->object, &comm) == FR_OK &&
+    return fr_abi_rows[op->fn].shape && fr_intercept_shape_of(op->object, &comm) == FR_OK &&
            comm.size == 1 && !comm.inter;
 }
 

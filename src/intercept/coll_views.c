@@ -22,7 +22,7 @@ static enum fr_status describe(struct fr_request_op *op, struct collective *call
     int root_arg = fr_abi_rows[op->fn].root;
     int root = root_arg >= 0 ? (int)op->args[root_arg] : 0;
     call->op = op;
-    call->moves = fr_abi_shape_of(op->fn);
+    call->moves = fr_abi_rows[op->fn].shape;
     call->send = &fr_abi_rows[op->fn].send;
     call->receive = &fr_abi_rows[op->fn].receive;
     call->in_place = fr_intercept_is_in_place(op);

@@ -13,7 +13,7 @@ static const char *collective_obstacle(const struct fr_request_op *op)
                    ? "not all ranks of the job take part in exchanges over NVLink"
                    : "FABRAIL_PATHS excludes peer";
     fr_word comm = fr_abi_comm(op->fn, op->args);
-    const bool reduces = fr_abi_shape_of(op->fn)->reduces;
+    const bool reduces = fr_abi_rows[op->fn].shape->reduces;
     const char *obstacle = fr_coll_team_obstacle(comm, waits || reduces);
     if (obstacle)
         return obstacle;

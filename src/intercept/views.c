@@ -336,6 +336,6 @@ enum fr_status fr_intercept_views_build(struct fr_request_op *op)
     case FR_CLASS_PRECV:
         return partitioned(op, true);
     default:
-        return fr_abi_shape_of(op->fn) ? fr_intercept_views_collective(op) : FR_ERR_UNSUPPORTED;
+        return fr_abi_rows[op->fn].shape ? fr_intercept_views_collective(op) : FR_ERR_UNSUPPORTED;
     }
 }

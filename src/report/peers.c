@@ -137,7 +137,7 @@ static void add_collective(struct target *target, const struct fr_report_buffer 
 int fr_report_count_peers(struct fr_slab *slab, const struct fr_report_buffer *buffer)
 {
     const struct fr_abi_row *row = &fr_abi_rows[buffer->call];
-    const struct fr_abi_shape *shape = fr_abi_shape_of(buffer->call);
+    const struct fr_abi_shape *shape = fr_abi_rows[buffer->call].shape;
     if (row->comm < 0)
         return -1;
     fr_word handle = fr_abi_comm(buffer->call, buffer->args);

@@ -67,6 +67,7 @@ struct fr_abi_row {
     const char *name; // "MPI_Send"
     const char *signature;
     enum fr_class class;
+    const struct fr_abi_shape *shape; // of a collective that moves or reduces data; else NULL
     unsigned char flags;
     unsigned char arg_count;
     unsigned char buffer_count;
@@ -120,9 +121,6 @@ struct fr_abi_shape {
     bool is_neighbourly; // ranks send to their neighbours alone
     bool reduces;        // what is received is computed from what is sent
 };
-
-// Returns the shape of a collective that moves or reduces data, NULL for any other function.
-const struct fr_abi_shape *fr_abi_shape_of(enum fr_fn fn);
 
 // Returns whether all receivers get the same bytes. These are better handed on by the receivers
 // than sent by one rank to all.
