@@ -84,6 +84,16 @@ void fr_device_clique_of_host(struct fr_device_clique *clique);
 FR_MUST_CHECK enum fr_status fr_device_context_of(const struct fr_device_range *range,
                                                   void **context);
 
+// Fixes the context of device memory that has none of its own, as fr_device_context_of finds it.
+// Each thread that works on the range later would take its current one.
+static inline void fr_device_range_fix_context(struct fr_device_range *range)
+{
+    void *context = NULL;
+    if (range->context == NULL && fr_device_owns(range) &&
+        fr_device_context_of(range, &context) == FR_OK)
+        range->context = context;
+}
+
 // Writes the UUID of a device, which is the same in all processes, whatever CUDA_VISIBLE_DEVICES
 // makes of its ordinal. Writes zeros when the driver does not tell it.
 void fr_device_uuid(int device, unsigned char uuid[FR_DEVICE_UUID_BYTES]);

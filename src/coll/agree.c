@@ -56,10 +56,11 @@ static bool prepare_buffer(struct fr_coll_team *team, const struct fr_coll_buffe
 
 static uint64_t user_of(const struct fr_coll_part *part)
 {
-    void *context = NULL;
-    if (!fr_device_owns(&part->mover) || fr_device_context_of(&part->mover, &context) != FR_OK)
+    struct fr_device_range mover = part->mover;
+    fr_device_range_fix_context(&mover);
+    if (!fr_device_owns(&mover) || !mover.context)
         return 0;
-    return (uint64_t)(uintptr_t)context ^ (uint64_t)(unsigned)(part->mover.device + 1) << 56;
+    return (uint64_t)(uintptr_t)mover.context ^ (uint64_t)(unsigned)(mover.device + 1) << 56;
 }
 
 // Tells the others of exported memory that is freed. They may still have it mapped, and its owner

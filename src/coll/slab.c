@@ -117,18 +117,10 @@ enum fr_status fr_coll_slab_store(struct fr_coll_slab *slab, const void *from, s
     return move(slab, (size_t)slab->size, from);
 }
 
-// Threads that have no context, or another one, go on with the rounds of a part.
-static void fix_context(struct fr_device_range *range)
-{
-    void *context = NULL;
-    if (!range->context && fr_device_context_of(range, &context) == FR_OK)
-        range->context = context;
-}
-
 static enum fr_status export(struct fr_coll_slab *slab, struct fr_ipc_handle *handle) {
     const void *address = (const void *)slab->at;
     fr_device_classify(address, slab->memory->own.bytes, &slab->range);
-    fix_context(&slab->range);
+    fr_device_range_fix_context(&slab->range); // other threads go on with the rounds of a part
     if (!(slab->range.caps & FR_SHARE_FABRIC)) return FR_ERR_UNSUPPORTED;
     enum fr_status status = fr_ipc_export(&slab->range, address, slab->bytes, handle);
     return status == FR_OK && !(handle->ways & FR_SHARE_FABRIC) ? FR_ERR_UNSUPPORTED : status;

@@ -11,7 +11,7 @@ bool fr_intercept_coll_buffer_measure(struct fr_request_op *op)
     bool any = false, empty = true;
     for (unsigned v = 0; v < op->view_count; v++) {
         fr_staging_view_measure(&op->views[v]);
-        fr_intercept_coll_fix_context(&op->views[v].range);
+        fr_device_range_fix_context(&op->views[v].range);
         any = any || fr_device_owns(&op->views[v].range);
         empty = empty && !op->views[v].span;
     }
@@ -49,7 +49,7 @@ static bool export(struct fr_intercept_coll_buffer *buffer, unsigned ways)
 static struct fr_device_range lease_range(const struct fr_staging_view *view)
 {
     struct fr_device_range range = fr_staging_lease_range(&view->lease);
-    fr_intercept_coll_fix_context(&range);
+    fr_device_range_fix_context(&range);
     return range;
 }
 
@@ -216,13 +216,6 @@ enum fr_status fr_intercept_coll_buffer_await_app(const struct fr_intercept_coll
                ? fr_device_sync_app_work(&view->range, view->base + (uintptr_t)view->first,
                                          view->span)
                : FR_OK;
-}
-
-void fr_intercept_coll_fix_context(struct fr_device_range *range)
-{
-    void *context = NULL;
-    if (fr_device_owns(range) && fr_device_context_of(range, &context) == FR_OK)
-        range->context = context;
 }
 
 void fr_intercept_coll_buffer_count_staged(const struct fr_request_op *op)

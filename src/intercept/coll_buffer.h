@@ -75,10 +75,6 @@ void fr_intercept_coll_buffer_describe(const struct fr_intercept_coll_buffer *bu
 FR_MUST_CHECK enum fr_status
 fr_intercept_coll_buffer_await_app(const struct fr_intercept_coll_buffer *buffer);
 
-// Fixes the context of memory that has none of its own. Each thread that goes on with a queued task
-// would take its current one.
-void fr_intercept_coll_fix_context(struct fr_device_range *range);
-
 // Measures the views of an operation. Returns whether this rank can take part: one of its buffers
 // is device memory, or it has no data at all.
 bool fr_intercept_coll_buffer_measure(struct fr_request_op *op);

@@ -201,7 +201,7 @@ static enum fr_status borrow(struct combination *combination)
     if (status != FR_OK)
         return status;
     combination->range = fr_staging_lease_range(&combination->device);
-    fr_intercept_coll_fix_context(&combination->range);
+    fr_device_range_fix_context(&combination->range);
     return FR_OK;
 }
 

@@ -337,7 +337,7 @@ static void begin_broadcast(struct fr_intercept_exchange *exchange, struct fr_co
         part->shape = buffer->shapes.by_rank[other];
     fr_intercept_coll_buffer_describe(buffer, &part->memory);
     if (exchange->is_queued)
-        fr_intercept_coll_fix_context(&part->memory.range);
+        fr_device_range_fix_context(&part->memory.range);
     fr_coll_bcast_begin(task, team, part);
 }
 
@@ -369,7 +369,7 @@ static void begin_slices(struct fr_intercept_exchange *exchange, struct fr_coll_
     };
     fr_intercept_coll_buffer_describe(&exchange->receive, &part->receive);
     if (exchange->is_queued)
-        fr_intercept_coll_fix_context(&part->send_range);
+        fr_device_range_fix_context(&part->send_range);
     fr_coll_alltoall_begin(task, team, part);
 }
 

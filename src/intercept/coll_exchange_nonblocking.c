@@ -36,8 +36,8 @@ static void leave_device(struct fr_coll_host *host)
     host->failure = fr_intercept_exchange_leave_device(&own->part);
     host->send_range = fr_intercept_exchange_send_range(&own->part);
     host->receive_range = own->part.receive.range;
-    fr_intercept_coll_fix_context(&host->send_range);
-    fr_intercept_coll_fix_context(&host->receive_range);
+    fr_device_range_fix_context(&host->send_range);
+    fr_device_range_fix_context(&host->receive_range);
 }
 
 // The program may have other memory at its addresses since the last start of a persistent request.

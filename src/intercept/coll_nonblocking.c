@@ -99,8 +99,8 @@ static int start(struct fr_request_op *op)
         fr_report_touch(FR_PATH_PEER, op->comm_label);
     host->call = fr_abi_rows[op->fn].name;
     host->number = coll->team->nonblocking_begun++;
-    fr_intercept_coll_fix_context(&host->send_range);
-    fr_intercept_coll_fix_context(&host->receive_range);
+    fr_device_range_fix_context(&host->send_range);
+    fr_device_range_fix_context(&host->receive_range);
     if (status == FR_OK)
         coll->kind->begin(coll);
     else

@@ -71,9 +71,9 @@ static enum fr_status open_memory(struct fr_intercept_nonblocking *coll)
         sync_part(coll);
     if (status != FR_OK)
         return status;
-    fr_intercept_coll_fix_context(&part->mover);
-    fr_intercept_coll_fix_context(&part->before.range);
-    fr_intercept_coll_fix_context(&part->after.range);
+    fr_device_range_fix_context(&part->mover);
+    fr_device_range_fix_context(&part->before.range);
+    fr_device_range_fix_context(&part->after.range);
     return FR_OK;
 }
 
