@@ -9,8 +9,8 @@
 bool fr_intercept_coll_buffer_measure(struct fr_request_op *op)
 {
     bool any = false, empty = true;
+    fr_staging_views_measure(op->views, op->view_count);
     for (unsigned v = 0; v < op->view_count; v++) {
-        fr_staging_view_measure(&op->views[v]);
         fr_device_range_fix_context(&op->views[v].range);
         any = any || fr_device_owns(&op->views[v].range);
         empty = empty && !op->views[v].span;

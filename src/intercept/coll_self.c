@@ -174,8 +174,7 @@ static bool find_neighbours(struct fr_request_op *op)
 static bool prepare(struct fr_request_op *op)
 {
     struct copies copies;
-    for (unsigned v = 0; v < op->view_count; v++)
-        fr_staging_view_measure(&op->views[v]);
+    fr_staging_views_measure(op->views, op->view_count);
     return (!fr_abi_rows[op->fn].shape->is_neighbourly || find_neighbours(op)) &&
            find_copies(op, &copies) &&
            (copies.count == 0 || fr_staging_can_copy_own(copies.from, copies.to));

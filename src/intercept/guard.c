@@ -18,8 +18,8 @@ bool fr_guard_measure(struct fr_guard_op *guarded)
 {
     struct fr_request_op *op = guarded->op;
     guarded->first = -1;
+    fr_staging_views_measure(op->views, op->view_count);
     for (unsigned v = op->view_count; v-- > 0;) {
-        fr_staging_view_measure(&op->views[v]);
         if (fr_guard_minds(&op->views[v]))
             guarded->first = (int)v;
     }

@@ -76,8 +76,7 @@ static bool prepare(struct fr_request_op *op, struct fr_staging_view *shaped,
         return false;
     size_t room = packed->blocks[0].count;
     packed->blocks[0].count = bytes;
-    for (unsigned v = 0; v < op->view_count; v++)
-        fr_staging_view_measure(&op->views[v]);
+    fr_staging_views_measure(op->views, op->view_count);
     bool possible = bytes > 0 && fr_staging_can_copy_own(shaped, packed) && packs_plainly(op);
     if (!possible)
         packed->blocks[0].count = room;

@@ -45,8 +45,7 @@ static int follow_rts(enum fr_fn fn, const fr_word *args, void *status, int rc)
         fr_request_op_free(op);
         return rc;
     }
-    for (unsigned v = 0; built == FR_OK && v < op->view_count; v++)
-        fr_staging_view_measure(&op->views[v]);
+    fr_staging_views_measure(op->views, op->view_count);
     rc = built == FR_OK ? fr_request_deliver_one(op, status, rc) : fr_request_fail(op, built);
     fr_request_op_free(op);
     return rc;

@@ -154,8 +154,7 @@ static enum fr_status serve(struct fr_request_op *op, struct fr_rma_window *wind
     enum fr_status status = fr_intercept_views_build(op);
     if (status == FR_ERR_INVALID)
         return FR_ERR_UNSUPPORTED; // told as MPI_ERR_TYPE
-    for (unsigned v = 0; v < op->view_count; v++)
-        fr_staging_view_measure(&op->views[v]);
+    fr_staging_views_measure(op->views, op->view_count);
     if (status == FR_OK && target != fr_abi_mpi.PROC_NULL)
         status = run(op, window);
     return status == FR_OK ? make_request(op, window) : status;

@@ -127,10 +127,10 @@ void fr_staging_view_measure(struct fr_staging_view *view)
                                     &view->range);
 }
 
-bool fr_staging_view_is_in_range(const struct fr_staging_view *view)
+void fr_staging_views_measure(struct fr_staging_view *views, size_t count)
 {
-    uintptr_t offset = view->base + (uintptr_t)view->first - view->range.base;
-    return offset <= view->range.bytes && view->span <= view->range.bytes - offset;
+    for (size_t i = 0; i < count; i++)
+        fr_staging_view_measure(&views[i]);
 }
 
 bool fr_staging_view_is_in_one_piece(const struct fr_staging_view *view)

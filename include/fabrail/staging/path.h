@@ -83,9 +83,16 @@ void fr_staging_view_close(struct fr_staging_view *view);
 // Called once the blocks are complete.
 void fr_staging_view_measure(struct fr_staging_view *view);
 
+// Measures all views of a call.
+void fr_staging_views_measure(struct fr_staging_view *views, size_t count);
+
 // Returns whether all of the view lies in the memory that its range describes. A kernel of that
 // device need not reach what lies beyond.
-bool fr_staging_view_is_in_range(const struct fr_staging_view *view);
+static inline bool fr_staging_view_is_in_range(const struct fr_staging_view *view)
+{
+    uintptr_t offset = view->base + (uintptr_t)view->first - view->range.base;
+    return offset <= view->range.bytes && view->span <= view->range.bytes - offset;
+}
 
 // Returns whether the view's data stand in one piece inside of its range, so that they can be moved
 // without packing.
