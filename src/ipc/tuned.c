@@ -16,9 +16,8 @@
 #include <string.h>
 
 static struct fr_lock publish_lock = FR_LOCK_INIT;
-// Written before `is_known` says so, constant from then on.
-static struct fr_policy_crossover tuned[FR_SIZE_COUNT];
-static atomic_bool is_known;
+struct fr_policy_crossover fr_ipc_tuned_sizes[FR_SIZE_COUNT];
+atomic_bool fr_ipc_tuned_is_known;
 
 // Looks up the sizes in the text of a file. Returns FR_ERR_NOT_FOUND when another file may know
 // more.
@@ -112,7 +111,7 @@ static bool are_all_set(void)
     return size == FR_SIZE_COUNT;
 }
 
-static void learn(void)
+void fr_ipc_tuned_learn(void)
 {
     struct fr_policy_crossover found[FR_SIZE_COUNT];
     struct fr_policy_tuning tuning = fr_policy_untuned;
@@ -124,28 +123,16 @@ static void learn(void)
         found[i] = fr_policy_crossover(size, set_bytes(size), &tuning);
     }
     fr_core_lock(&publish_lock);
-    bool is_first = !atomic_load_explicit(&is_known, memory_order_relaxed);
+    bool is_first = !atomic_load_explicit(&fr_ipc_tuned_is_known, memory_order_relaxed);
     for (int i = 0; i < FR_SIZE_COUNT && is_first; i++)
-        tuned[i] = found[i];
-    atomic_store_explicit(&is_known, true, memory_order_release);
+        fr_ipc_tuned_sizes[i] = found[i];
+    atomic_store_explicit(&fr_ipc_tuned_is_known, true, memory_order_release);
     fr_core_unlock(&publish_lock);
     if (is_first && fr_job_rank() == 0)
         fr_info("sizes from %s", path[0] ? path : "no tuning file, by default");
     for (int i = 0; i < FR_SIZE_COUNT && is_first; i++)
         fr_debug("tuning: %s %zu bytes, %s", fr_policy_tuning_name((enum fr_policy_size)i),
                  found[i].bytes, found[i].reason);
-}
-
-struct fr_policy_crossover fr_ipc_tuned_because(enum fr_policy_size size)
-{
-    if (FR_UNLIKELY(!atomic_load_explicit(&is_known, memory_order_acquire)))
-        learn();
-    return tuned[size];
-}
-
-size_t fr_ipc_tuned(enum fr_policy_size size)
-{
-    return fr_ipc_tuned_because(size).bytes;
 }
 
 void fr_ipc_tuned_cpu(size_t *read_bytes, size_t *write_bytes)

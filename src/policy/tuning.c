@@ -51,13 +51,6 @@ struct fr_policy_crossover fr_policy_crossover(enum fr_policy_size size, size_t 
     return (struct fr_policy_crossover){sizes[size].default_bytes, "by default"};
 }
 
-enum fr_policy_size fr_policy_traffic(size_t pieces, size_t from_others)
-{
-    if (pieces <= 1)
-        return FR_SIZE_GATHER_CE;
-    return from_others > 0 ? FR_SIZE_EXCHANGE_CE : FR_SIZE_SPREAD_CE;
-}
-
 // Part of the text, without blanks at its ends.
 struct span {
     const char *text;

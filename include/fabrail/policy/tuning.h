@@ -83,7 +83,12 @@ struct fr_policy_crossover fr_policy_crossover(enum fr_policy_size size, size_t 
 
 // Returns which size for copy engines fits the traffic of a rank. `pieces` is how many pieces this
 // rank stores; `from_others` is how many ranks store to it meanwhile.
-enum fr_policy_size fr_policy_traffic(size_t pieces, size_t from_others);
+static inline enum fr_policy_size fr_policy_traffic(size_t pieces, size_t from_others)
+{
+    if (pieces <= 1)
+        return FR_SIZE_GATHER_CE;
+    return from_others > 0 ? FR_SIZE_EXCHANGE_CE : FR_SIZE_SPREAD_CE;
+}
 
 // Returns the engine for a piece of `bytes`, when copy engines serve beyond `ce_min_bytes`.
 static inline enum fr_policy_engine fr_policy_engine(size_t bytes, size_t ce_min_bytes)
