@@ -165,7 +165,7 @@ static bool plan(struct fr_coll_task *task)
     return planned;
 }
 
-void fr_coll_agree_prepare(struct fr_coll_task *task)
+bool fr_coll_agree_prepare(struct fr_coll_task *task)
 {
     struct fr_coll_team *team = task->team;
     const struct fr_coll_part *part = &task->part;
@@ -191,8 +191,7 @@ void fr_coll_agree_prepare(struct fr_coll_task *task)
     task->delivers = false;
     task->moves = plan(task);
     sync_app_work(task);
-    if (!task->moves)
-        fr_coll_copy_begin(&part->before, false, true, &task->work);
+    return !task->moves && fr_coll_copy_begin(&part->before, false, true, &task->work);
 }
 
 void fr_coll_agree_refuse(struct fr_coll_task *task)

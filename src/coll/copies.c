@@ -22,15 +22,17 @@ static size_t part(const struct fr_coll_copy *copy, bool out, struct fr_device_p
     return piece->bytes - copy->own.bytes;
 }
 
-void fr_coll_copy_begin(const struct fr_coll_copy *copy, bool out, bool is_synced,
+bool fr_coll_copy_begin(const struct fr_coll_copy *copy, bool out, bool is_synced,
                         struct fr_device_work *work)
 {
     struct fr_device_push_piece pieces[FR_ROUND_COPIES];
     size_t bytes = part(copy, out, pieces);
-    enum fr_device_engine engine = bytes > 0 ? fr_ipc_engine(FR_SIZE_COPY_CE, bytes) : FR_ENGINE_SM;
-    fr_device_push_begin(&copy->range, pieces, FR_ROUND_COPIES, engine,
-                         (unsigned)fr_core_settings()->peer_sms,
-                         is_synced ? FR_ORIGIN_SYNCED : FR_ORIGIN_APP, work);
+    if (bytes == 0)
+        return false;
+    fr_device_push_begin(
+        &copy->range, pieces, FR_ROUND_COPIES, fr_ipc_engine(FR_SIZE_COPY_CE, bytes),
+        (unsigned)fr_core_settings()->peer_sms, is_synced ? FR_ORIGIN_SYNCED : FR_ORIGIN_APP, work);
+    return true;
 }
 
 bool fr_coll_copy_plan(const struct fr_coll_copy *copy, bool out, struct fr_device_move *move)

@@ -54,8 +54,7 @@ static bool take_turn(struct fr_coll_task *task)
         return enter(task, FR_COLL_STAGE_DECLINE);
     if (!team->memory && !fr_coll_mapset_make(team))
         return enter(task, FR_COLL_STAGE_DECLINE);
-    fr_coll_agree_prepare(task);
-    return enter(task, task->moves ? FR_COLL_STAGE_ADVERTS : FR_COLL_STAGE_COPY_IN);
+    return enter(task, fr_coll_agree_prepare(task) ? FR_COLL_STAGE_COPY_IN : FR_COLL_STAGE_ADVERTS);
 }
 
 // Returns whether the device has done the task's work. Then *status says how that ended.
@@ -346,7 +345,8 @@ static bool gather_results(struct fr_coll_task *task)
         return end(task, FR_OK);
     if (task->done == FR_COLL_SLAB_POSTED && task->step < task->part.steps)
         return enter(task, FR_COLL_STAGE_MOVE);
-    fr_coll_copy_begin(&task->part.after, true, true, &task->work);
+    if (!fr_coll_copy_begin(&task->part.after, true, true, &task->work))
+        return end(task, FR_OK);
     return enter(task, FR_COLL_STAGE_COPY_OUT);
 }
 

@@ -301,8 +301,8 @@ enum fr_status fr_intercept_exchange_open(struct fr_intercept_exchange *exchange
 static enum fr_status copy_before(const struct fr_intercept_exchange *exchange)
 {
     struct fr_device_work work;
-    fr_coll_copy_begin(&exchange->before, false, exchange->is_synced, &work);
-    return fr_device_work_end(&work);
+    bool copies = fr_coll_copy_begin(&exchange->before, false, exchange->is_synced, &work);
+    return copies ? fr_device_work_end(&work) : FR_OK;
 }
 
 enum fr_status fr_intercept_exchange_leave_device(struct fr_intercept_exchange *exchange)

@@ -53,9 +53,9 @@ struct fr_coll_task;
 
 // Makes up this rank's advert for a task whose turn it is. Plans what a kernel may move as soon as
 // all ranks are there. Waits for work of the application's that its calls only pretend to have
-// finished. Begins the copies that must be made before others reach the memory, unless the kernel
-// makes them.
-void fr_coll_agree_prepare(struct fr_coll_task *task);
+// finished. Begins the copy that must be made before others reach the memory, unless the kernel
+// makes it. Returns whether there is one; the caller waits for task->work then.
+FR_MUST_CHECK bool fr_coll_agree_prepare(struct fr_coll_task *task);
 
 // Makes this rank's advert say that it is not eligible, since its copies have failed.
 void fr_coll_agree_refuse(struct fr_coll_task *task);

@@ -45,10 +45,10 @@ static inline uintptr_t fr_coll_target(const struct fr_coll_copy *out, uintptr_t
     return address - out->piece.src + out->piece.dst;
 }
 
-// Begins a copy to workspace, or with `out` from workspace. The caller waits for `work`.
-// `is_synced`: the program's work on its memory is over.
-void fr_coll_copy_begin(const struct fr_coll_copy *copy, bool out, bool is_synced,
-                        struct fr_device_work *work);
+// Begins a copy to workspace, or with `out` from workspace. Returns false where there is none, else
+// the caller waits for `work`. `is_synced`: the program's work on its memory is over.
+FR_MUST_CHECK bool fr_coll_copy_begin(const struct fr_coll_copy *copy, bool out, bool is_synced,
+                                      struct fr_device_work *work);
 
 // Has the kernel that makes a move make the copy as well. Returns false where it cannot.
 bool fr_coll_copy_plan(const struct fr_coll_copy *copy, bool out, struct fr_device_move *move);
