@@ -70,11 +70,12 @@ static enum fr_status move(const struct collective *call)
     return status;
 }
 
-// Adds a view of `count` elements. A reduction works on the true datatype.
+// Adds a view of `count` elements, with room for another block. A reduction works on the true
+// datatype.
 static enum fr_status reduced(struct fr_request_op *op, const struct fr_abi_side *side,
                               int64_t count, struct fr_intercept_use use)
 {
-    enum fr_status status = fr_intercept_view_begin(op, side->buffer);
+    enum fr_status status = fr_request_op_add_view(op, (unsigned)side->buffer, 2);
     if (status != FR_OK)
         return status;
     op->views[op->view_count - 1].same_shape_only = true;

@@ -47,11 +47,6 @@ bool fr_intercept_measure_bytes(fr_word type, int64_t count, int64_t *bytes)
     return true;
 }
 
-enum fr_status fr_intercept_view_begin(struct fr_request_op *op, int buffer)
-{
-    return fr_request_op_add_view(op, (unsigned)buffer) ? FR_OK : FR_ERR_LIMIT;
-}
-
 enum fr_status fr_intercept_view_elements(struct fr_request_op *op, int64_t first, int64_t count,
                                           fr_word type, struct fr_intercept_use use)
 {
@@ -68,7 +63,8 @@ enum fr_status fr_intercept_view_elements(struct fr_request_op *op, int64_t firs
         .in = use.in,
         .out = use.out,
     };
-    return fr_request_op_add_block(op, block);
+    fr_request_op_add_block(op, &block);
+    return FR_OK;
 }
 
 static enum fr_status add_bytes(struct fr_request_op *op, ptrdiff_t offset, int64_t count,
@@ -124,7 +120,9 @@ static enum fr_status view_array(struct fr_request_op *op, const struct fr_abi_s
 enum fr_status fr_intercept_view_side(struct fr_request_op *op, const struct fr_abi_side *side,
                                       int copies, struct fr_intercept_use use)
 {
-    enum fr_status status = fr_intercept_view_begin(op, side->buffer);
+    bool is_one = !side->has_counts && use.own < 0 && !use.apart;
+    enum fr_status status =
+        fr_request_op_add_view(op, (unsigned)side->buffer, is_one ? 1 : (size_t)copies);
     if (status != FR_OK)
         return status;
     return side->has_counts ? view_array(op, side, copies, use)
@@ -217,7 +215,7 @@ static enum fr_status one_sided(struct fr_request_op *op)
                 status = fr_intercept_view_side(op, side, 1, use);
             continue;
         }
-        status = fr_intercept_view_begin(op, row->buffers[i]);
+        status = fr_request_op_add_view(op, row->buffers[i], 1);
         if (status == FR_OK)
             status = fr_intercept_view_elements(op, 0, 1, op->args[side->type], use);
     }
@@ -251,7 +249,7 @@ static enum fr_status packed_rest(struct fr_request_op *op, int buffer, struct f
     int64_t position = wide ? *(const int64_t *)position_address : *(const int *)position_address;
     if (position < 0 || position > size)
         return FR_ERR_INVALID;
-    enum fr_status status = fr_intercept_view_begin(op, buffer);
+    enum fr_status status = fr_request_op_add_view(op, (unsigned)buffer, 1);
     if (status != FR_OK)
         return status;
     op->views[op->view_count - 1].same_shape_only = true;
@@ -276,8 +274,8 @@ static enum fr_status reduce_local(struct fr_request_op *op)
 {
     const struct fr_abi_side *side = &fr_abi_rows[op->fn].send;
     enum fr_status status = FR_OK;
-    for (int arg = 0; arg < 2 && status == FR_OK; arg++) {
-        status = fr_intercept_view_begin(op, arg);
+    for (unsigned arg = 0; arg < 2 && status == FR_OK; arg++) {
+        status = fr_request_op_add_view(op, arg, 1);
         if (status != FR_OK)
             break;
         op->views[op->view_count - 1].same_shape_only = true;
@@ -299,7 +297,7 @@ static enum fr_status partitioned(struct fr_request_op *op, bool receives)
         return FR_OK;
     op->parts.count = (size_t)partitions;
     op->parts.elements = (size_t)count;
-    enum fr_status status = fr_intercept_view_begin(op, side->buffer);
+    enum fr_status status = fr_request_op_add_view(op, (unsigned)side->buffer, 1);
     if (status != FR_OK)
         return status;
     return fr_intercept_view_elements(op, 0, partitions * count, op->args[side->type],

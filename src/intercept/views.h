@@ -33,10 +33,7 @@ fr_word fr_intercept_type_at(const struct fr_request_op *op, const struct fr_abi
 // false when MPI fails.
 bool fr_intercept_measure_bytes(fr_word type, int64_t count, int64_t *bytes);
 
-// Begins the view of the buffer at position `buffer`.
-FR_MUST_CHECK enum fr_status fr_intercept_view_begin(struct fr_request_op *op, int buffer);
-
-// Adds elements [first, first + count) to the view that was begun last.
+// Adds elements [first, first + count) to the view that was added last, as one block.
 FR_MUST_CHECK enum fr_status fr_intercept_view_elements(struct fr_request_op *op, int64_t first,
                                                         int64_t count, fr_word type,
                                                         struct fr_intercept_use use);

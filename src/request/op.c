@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { POOL_LIMIT = 256, ARRAY_ALIGNMENT = 16 };
+enum { POOL_LIMIT = 256, ARRAY_ALIGNMENT = 16, FIRST_BLOCKS = 8 };
 
 static struct fr_lock pool_lock = FR_LOCK_INIT;
 static struct fr_request_op *pool FR_GUARDED_BY(pool_lock);
@@ -121,22 +121,11 @@ void fr_request_op_free(struct fr_request_op *op)
     fr_aligned_free(op);
 }
 
-struct fr_staging_view *fr_request_op_add_view(struct fr_request_op *op, unsigned arg)
+// Makes room for so many blocks in all. The blocks of all views stand in one array; when it moves,
+// the views follow.
+static enum fr_status grow_blocks(struct fr_request_op *op, size_t count)
 {
-    if (op->view_count == FR_MAX_VIEWS)
-        return NULL;
-    struct fr_staging_view *view = &op->views[op->view_count++];
-    *view = (struct fr_staging_view){.base = op->args[arg], .arg = arg};
-    view->absolute = view->base == fr_abi_mpi.BOTTOM;
-    view->blocks = op->blocks ? op->blocks + op->block_count : NULL;
-    return view;
-}
-
-// Makes room for one more block. The blocks of all views stand in one array; when it moves, the
-// views follow.
-static enum fr_status grow_blocks(struct fr_request_op *op)
-{
-    size_t capacity = op->block_capacity ? 2 * op->block_capacity : 8;
+    size_t capacity = count < FIRST_BLOCKS ? FIRST_BLOCKS : count;
     struct fr_staging_view_block *blocks = realloc(op->blocks, capacity * sizeof(*blocks));
     if (!blocks) {
         fr_error("out of memory for %zu blocks of %s", capacity, fr_abi_rows[op->fn].name);
@@ -151,17 +140,18 @@ static enum fr_status grow_blocks(struct fr_request_op *op)
     return FR_OK;
 }
 
-enum fr_status fr_request_op_add_block(struct fr_request_op *op, struct fr_staging_view_block block)
+enum fr_status fr_request_op_add_view(struct fr_request_op *op, unsigned arg, size_t most_blocks)
 {
-    if (op->block_count == op->block_capacity) {
-        enum fr_status status = grow_blocks(op);
-        if (status != FR_OK) {
-            fr_datatype_release(block.layout);
-            return status;
-        }
-    }
-    op->blocks[op->block_count++] = block;
-    op->views[op->view_count - 1].block_count++;
+    size_t count = op->block_count + most_blocks;
+    enum fr_status status = op->view_count == FR_MAX_VIEWS ? FR_ERR_LIMIT : FR_OK;
+    if (status == FR_OK && count > op->block_capacity)
+        status = grow_blocks(op, count);
+    if (status != FR_OK)
+        return status;
+    struct fr_staging_view *view = &op->views[op->view_count++];
+    *view = (struct fr_staging_view){.base = op->args[arg], .arg = arg};
+    view->absolute = view->base == fr_abi_mpi.BOTTOM;
+    view->blocks = op->blocks ? op->blocks + op->block_count : NULL;
     return FR_OK;
 }
 

@@ -52,17 +52,17 @@ struct fr_request_op *fr_request_posted_make_op(const struct fr_request_posted *
     op->prefix_out = true;
     op->receive.takes_rts = true;
     op->active = true;
-    struct fr_staging_view *view = fr_request_op_add_view(op, 0);
-    enum fr_status status = fr_datatype_acquire(type, &layout);
-    struct fr_staging_view_block block = {
-        .count = (size_t)receive->count, .layout = layout, .out = true};
+    enum fr_status status = fr_request_op_add_view(op, 0, 1);
     if (status == FR_OK)
-        status = fr_request_op_add_block(op, block);
+        status = fr_datatype_acquire(type, &layout);
     if (status != FR_OK) {
         fr_request_op_free(op);
         return NULL;
     }
-    fr_staging_view_measure(view);
+    const struct fr_staging_view_block block = {
+        .count = (size_t)receive->count, .layout = layout, .out = true};
+    fr_request_op_add_block(op, &block);
+    fr_staging_view_measure(&op->views[0]);
     return op;
 }
 

@@ -123,16 +123,12 @@ void fr_request_op_free(struct fr_request_op *op)
     free(op);
 }
 
-struct fr_staging_view *fr_request_op_add_view(struct fr_request_op *op, unsigned arg)
+enum fr_status fr_request_op_add_view(struct fr_request_op *op, unsigned arg, size_t most_blocks)
 {
-    CHECK(arg == 0, "%u", arg);
-    return &op->views[0];
-}
-
-enum fr_status fr_request_op_add_block(struct fr_request_op *op, struct fr_staging_view_block block)
-{
-    (void)op;
-    CHECK(block.count == MESSAGE_BYTES && block.out && !block.in, "%zu", block.count);
+    static struct fr_staging_view_block block;
+    CHECK(arg == 0 && most_blocks == 1, "%u, %zu", arg, most_blocks);
+    op->blocks = op->views[0].blocks = &block;
+    op->view_count = 1;
     return FR_OK;
 }
 

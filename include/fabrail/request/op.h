@@ -119,14 +119,19 @@ bool fr_request_op_is_staged(const struct fr_request_op *op);
 // Removes all views, so that others can be added.
 void fr_request_op_drop_views(struct fr_request_op *op);
 
-// Adds a view of the buffer at position `arg`. Returns NULL when there are too many. Its blocks are
-// added next, by fr_request_op_add_block.
-struct fr_staging_view *fr_request_op_add_view(struct fr_request_op *op, unsigned arg);
+// Adds a view of the buffer at position `arg`, with room for `most_blocks` blocks, which are added
+// next. Returns FR_ERR_LIMIT when there are too many views, FR_ERR_NO_MEMORY when out of memory.
+FR_MUST_CHECK enum fr_status fr_request_op_add_view(struct fr_request_op *op, unsigned arg,
+                                                    size_t most_blocks);
 
-// Adds a block to the view that was added last. Takes over the caller's reference to the layout in
-// any case.
-FR_MUST_CHECK enum fr_status fr_request_op_add_block(struct fr_request_op *op,
-                                                     struct fr_staging_view_block block);
+// Adds a block to the view that was added last and has room for it. Takes over the caller's
+// reference to the layout.
+static inline void fr_request_op_add_block(struct fr_request_op *op,
+                                           const struct fr_staging_view_block *block)
+{
+    op->blocks[op->block_count++] = *block;
+    op->views[op->view_count - 1].block_count++;
+}
 
 // Reserves storage inside the operation for later fr_request_op_carve. Everything must be reserved
 // in one go, since growing moves what was carved. Returns FR_ERR_NO_MEMORY when out of memory.
