@@ -109,13 +109,11 @@ static enum fr_status make_arrays(struct combination *combination)
     struct fr_request_op *op = combination->reduction->op;
     size_t size = (size_t)combination->team->size, first = 0;
     size_t bytes = size * (2 * sizeof(struct fr_coll_slot) + sizeof(struct fr_policy_slice));
-    enum fr_status status = fr_request_op_reserve(op, bytes);
-    if (status != FR_OK)
-        return status;
-    combination->sends = fr_request_op_carve(op, bytes);
+    combination->sends = fr_request_op_scratch(op, bytes);
+    if (!combination->sends)
+        return FR_ERR_NO_MEMORY;
     combination->receives = combination->sends + size;
     combination->slices = (struct fr_policy_slice *)(combination->receives + size);
-    op->arrays_used = 0;
     for (size_t rank = 0; rank < size; rank++) {
         combination->slices[rank] = slice_of(combination->reduction, (int)rank, first);
         first += combination->slices[rank].count;

@@ -53,13 +53,8 @@ static bool exchange_slices(struct fr_request_op *op, struct fr_coll_team *team,
 {
     struct fr_intercept_exchange exchange;
     struct fr_coll_task task;
-    size_t bytes = 2 * (size_t)team->size * sizeof(struct fr_coll_slot);
-    enum fr_status status = fr_request_op_reserve(op, bytes);
-    if (status == FR_OK)
-        status = fr_intercept_exchange_describe(&exchange, op, team, fr_request_op_carve(op, bytes),
-                                                false);
-    op->arrays_used = 0;
-    if (status != FR_OK) {
+    struct fr_coll_slot *slots = fr_request_op_scratch(op, 2 * (size_t)team->size * sizeof(*slots));
+    if (!slots || fr_intercept_exchange_describe(&exchange, op, team, slots, false) != FR_OK) {
         fr_coll_decline(team, fr_abi_rows[op->fn].name);
         return false;
     }
@@ -67,7 +62,7 @@ static bool exchange_slices(struct fr_request_op *op, struct fr_coll_team *team,
         fr_intercept_exchange_begin(&exchange, &task, team);
     else
         fr_coll_task_begin_declined(&task, team, fr_abi_rows[op->fn].name);
-    status = fr_intercept_exchange_end(&exchange, fr_coll_task_run(&task));
+    enum fr_status status = fr_intercept_exchange_end(&exchange, fr_coll_task_run(&task));
     if (status == FR_ERR_UNSUPPORTED)
         return false;
     *result = status == FR_OK ? fr_abi_mpi.SUCCESS : fr_request_tell_failure(op, status);

@@ -183,3 +183,8 @@ void *fr_request_op_carve(struct fr_request_op *op, size_t bytes)
     op->arrays_used += needed;
     return carved;
 }
+
+void *fr_request_op_scratch(struct fr_request_op *op, size_t bytes)
+{
+    return fr_request_op_reserve(op, bytes) == FR_OK ? op->arrays : NULL;
+}

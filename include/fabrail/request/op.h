@@ -141,4 +141,8 @@ FR_MUST_CHECK enum fr_status fr_request_op_reserve(struct fr_request_op *op, siz
 // lives until the operation is freed.
 void *fr_request_op_carve(struct fr_request_op *op, size_t bytes);
 
+// Returns `bytes` of storage inside an operation of which nothing has been carved, or NULL when out
+// of memory. It lives until the next use of the functions above.
+void *fr_request_op_scratch(struct fr_request_op *op, size_t bytes);
+
 #endif
