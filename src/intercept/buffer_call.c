@@ -319,7 +319,7 @@ static bool serve_team(enum fr_fn fn, fr_word *args, struct fr_coll_team *team, 
 {
     look_after_others();
     struct fr_request_op *op = make_op(fn, args, fn);
-    enum fr_status status = op ? fr_intercept_views_build(op) : FR_ERR_NO_MEMORY;
+    enum fr_status status = op ? fr_intercept_views_of_team(op, team) : FR_ERR_NO_MEMORY;
     if (status != FR_OK)
         fr_coll_decline(team, fr_abi_rows[fn].name);
     *raises = true;

@@ -212,7 +212,7 @@ static struct fr_intercept_nonblocking *make(struct fr_request_op *op, struct fr
     coll->op = op;
     coll->team = team;
     coll->is_short = fr_coll_host_posts_suit(team, count_bytes(op, team));
-    *status = kind->prepare(coll, fr_intercept_views_build(op));
+    *status = kind->prepare(coll, fr_intercept_views_of_team(op, team));
     return coll;
 }
 

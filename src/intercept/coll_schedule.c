@@ -28,7 +28,7 @@ static enum fr_status prepare(struct fr_request_op *op, const struct fr_coll_tea
     bool neighbours = shape->is_neighbourly;
     enum fr_status status = FR_OK;
     if (fr_abi_shape_swaps(shape) && fr_intercept_is_in_place(op)) {
-        status = fr_intercept_views_build(op);
+        status = fr_intercept_views_of_team(op, team);
         if (status == FR_OK)
             status = fr_intercept_coll_messages_open_copy(op);
     }

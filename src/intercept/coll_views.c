@@ -3,6 +3,7 @@
 // group of processes or between two.
 #include "config.h"
 
+#include "fabrail/coll.h"
 #include "intercept/views.h"
 
 // A collective call on this rank.
@@ -16,9 +17,8 @@ struct collective {
     bool is_leaf; // takes part at the other end of a rooted collective
 };
 
-static enum fr_status describe(struct fr_request_op *op, struct collective *call)
+static void describe(struct fr_request_op *op, struct collective *call)
 {
-    fr_word comm = fr_abi_comm(op->fn, op->args);
     int root_arg = fr_abi_rows[op->fn].root;
     int root = root_arg >= 0 ? (int)op->args[root_arg] : 0;
     call->op = op;
@@ -26,12 +26,8 @@ static enum fr_status describe(struct fr_request_op *op, struct collective *call
     call->send = &fr_abi_rows[op->fn].send;
     call->receive = &fr_abi_rows[op->fn].receive;
     call->in_place = fr_intercept_is_in_place(op);
-    enum fr_status status = fr_intercept_shape_of(comm, &call->shape);
-    if (status != FR_OK)
-        return status;
     call->is_root = call->shape.inter ? root == fr_abi_mpi.ROOT : root == call->shape.rank;
     call->is_leaf = call->shape.inter ? root >= 0 : true;
-    return FR_OK;
 }
 
 static bool has_side(const struct collective *call, enum fr_abi_who who, enum fr_abi_who other)
@@ -170,13 +166,24 @@ static enum fr_status reduction(const struct collective *call)
     }
 }
 
+static enum fr_status view(struct fr_request_op *op, struct collective *call)
+{
+    describe(op, call);
+    return call->moves->reduces          ? reduction(call)
+           : call->moves->is_neighbourly ? neighbours(call)
+                                         : move(call);
+}
+
 enum fr_status fr_intercept_views_collective(struct fr_request_op *op)
 {
     struct collective call;
-    enum fr_status status = describe(op, &call);
-    if (status != FR_OK)
-        return status;
-    return call.moves->reduces          ? reduction(&call)
-           : call.moves->is_neighbourly ? neighbours(&call)
-                                        : move(&call);
+    enum fr_status status = fr_intercept_shape_of(fr_abi_comm(op->fn, op->args), &call.shape);
+    return status == FR_OK ? view(op, &call) : status;
+}
+
+enum fr_status fr_intercept_views_of_team(struct fr_request_op *op, const struct fr_coll_team *team)
+{
+    struct collective call = {
+        .shape = {.rank = team->rank, .size = team->size, .peers = team->size}};
+    return view(op, &call);
 }

@@ -63,6 +63,13 @@ bool fr_intercept_are_host_buffers(enum fr_fn fn, const fr_word *args);
 // argument is wrong, which the real MPI itself shall report.
 FR_MUST_CHECK enum fr_status fr_intercept_views_build(struct fr_request_op *op);
 
+struct fr_coll_team;
+
+// Adds the views of a collective's buffers, as fr_intercept_views_build does, on the communicator
+// of a team.
+FR_MUST_CHECK enum fr_status fr_intercept_views_of_team(struct fr_request_op *op,
+                                                        const struct fr_coll_team *team);
+
 // Points the operation's arguments at the staging memory of its views.
 FR_MUST_CHECK enum fr_status fr_intercept_args_rewrite(struct fr_request_op *op);
 
@@ -148,8 +155,6 @@ bool fr_intercept_nvlink_joins_hosts(void);
 
 // Has all ranks meet in MPI_Init where each uses a device by then.
 void fr_intercept_nvlink_meet(void);
-
-struct fr_coll_team;
 
 // Returns whether a collective is done by messages. All ranks of the team find the same, but for a
 // call that MPI refuses on one of them.
