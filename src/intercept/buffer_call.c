@@ -272,7 +272,8 @@ static bool needs_no_views(enum fr_fn fn)
 
 static void look_after_others(void)
 {
-    fr_request_poll_freed();
+    if (FR_UNLIKELY(fr_request_any_freed()))
+        fr_request_poll_freed();
     fr_staging_trim();
 }
 

@@ -167,7 +167,8 @@ static void help_others(void)
 {
     if (fr_intercept_rndv_is_enabled)
         fr_rndv_progress(NULL);
-    fr_request_poll_freed();
+    if (fr_request_any_freed())
+        fr_request_poll_freed();
 }
 
 // Once all processes have met, they have received all that they ever will.

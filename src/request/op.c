@@ -112,7 +112,8 @@ void fr_request_op_free(struct fr_request_op *op)
         (void)fr_request_arrival_finish(op);
     if (op->element_type)
         free_type(op->element_type);
-    fr_rndv_send_free(op->send, false);
+    if (op->send)
+        fr_rndv_send_free(op->send, false);
     fr_request_op_drop_views(op);
     if (pool_give(op))
         return;

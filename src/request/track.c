@@ -309,8 +309,7 @@ static void poll_freed(size_t most_sends)
 void fr_request_poll_freed(void)
 {
     enum { MOST_SENDS = 8 };
-    if (FR_UNLIKELY(fr_request_any_freed()))
-        poll_freed(MOST_SENDS);
+    poll_freed(MOST_SENDS);
 }
 
 // Operations that are left are forgotten and their memory is kept, since MPI may still write it.
