@@ -50,12 +50,13 @@ static struct fr_list gone FR_GUARDED_BY(lock) = FR_LIST_INIT(gone);   // to be 
 static unsigned open_count FR_GUARDED_BY(lock);
 static unsigned mark_count FR_GUARDED_BY(lock);
 static size_t open_bytes FR_GUARDED_BY(lock);
-static _Atomic size_t held;                 // apertures, closed or not
 static atomic_flag turn = ATOMIC_FLAG_INIT; // of the thread that opens and closes
 static _Atomic int64_t looked_ns;
 static atomic_bool is_child; // of a process that had apertures, which are not the child's
 
 static _Atomic uint64_t openings;
+
+_Atomic size_t fr_device_apertures_held;
 
 static struct entry *entry_of(struct fr_list *link)
 {
@@ -93,7 +94,8 @@ void fr_device_aperture_leave(struct fr_device_aperture *aperture)
 
 static void count_held(size_t more, size_t less)
 {
-    size_t before = atomic_fetch_add_explicit(&held, more - less, memory_order_relaxed);
+    size_t before =
+        atomic_fetch_add_explicit(&fr_device_apertures_held, more - less, memory_order_relaxed);
     fr_core_housekeeping_change(before > 0, before + more - less > 0);
 }
 
@@ -318,7 +320,7 @@ static void drop(const struct key *key)
     fr_core_unlock(&lock);
 }
 
-void fr_device_aperture_trim(void)
+void fr_device_aperture_look(void)
 {
     struct {
         struct key key;
@@ -326,8 +328,7 @@ void fr_device_aperture_trim(void)
     } looked[LOOK_AT];
     unsigned count = 0;
     static unsigned passed; // apertures that earlier looks were at; belongs to the turn
-    if (FR_LIKELY(atomic_load_explicit(&held, memory_order_relaxed) == 0) ||
-        atomic_load_explicit(&is_child, memory_order_relaxed) ||
+    if (atomic_load_explicit(&is_child, memory_order_relaxed) ||
         !fr_time_is_due(&looked_ns, fr_time_coarse_ns(), LOOK_EVERY_NS) || !take_turn())
         return;
     fr_core_lock(&lock);

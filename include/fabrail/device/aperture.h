@@ -36,8 +36,18 @@ static inline bool fr_device_aperture_reads(const struct fr_device_range *range,
 // is none, or FABRAIL_CPU_ACCESS forbids it; *why_not then says why. Both are static text.
 const char *fr_device_aperture_way(int device, const char **why_not);
 
+// Number of apertures, including those that are closed once their users are done.
+extern _Atomic size_t fr_device_apertures_held;
+
+// Closes apertures of memory that has been freed. Called by fr_device_aperture_trim alone.
+void fr_device_aperture_look(void);
+
 // Closes apertures of memory that has been freed. Asks the driver every few milliseconds at most.
-void fr_device_aperture_trim(void);
+static inline void fr_device_aperture_trim(void)
+{
+    if (FR_UNLIKELY(atomic_load_explicit(&fr_device_apertures_held, memory_order_relaxed) != 0))
+        fr_device_aperture_look();
+}
 
 // Counts of this process, for the report.
 struct fr_device_aperture_usage {
