@@ -11,10 +11,21 @@
 #include "fabrail/device/batch.h"
 #include "fabrail/device/memory.h"
 
+// Vendors whose drivers have been found in this process, one bit for each row.
+extern _Atomic unsigned fr_device_present_rows;
+
+// Looks for drivers if an object has been loaded since the last look. Returns whether there is one.
+// Called by fr_device_present alone.
+bool fr_device_look_for_drivers(void);
+
 // Returns whether a driver of devices is loaded in this process, so that device pointers can exist.
 // Never loads the driver. It is cheap enough for every MPI call: it reads a flag once that is true,
 // and a counter of the dynamic loader before.
-bool fr_device_present(void);
+static inline bool fr_device_present(void)
+{
+    return FR_LIKELY(atomic_load_explicit(&fr_device_present_rows, memory_order_acquire) != 0) ||
+           fr_device_look_for_drivers();
+}
 
 // Returns whether this host seems to have a driver of devices. Looks for its files and does not
 // load it.

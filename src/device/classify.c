@@ -29,9 +29,6 @@ struct fr_device_host_heap fr_device_host_heap = {0, &no_break};
 // address space (ulimit -s unlimited), and then everything would lie between them.
 #define MAIN_STACK_BYTES ((uintptr_t)64 << 20)
 
-// Nothing is ever mapped below this, so null pointers and small integers cost nothing.
-#define FIRST_ADDRESS ((uintptr_t)4096)
-
 static const struct {
     const char *name;
     unsigned caps;
@@ -82,9 +79,8 @@ __attribute__((constructor)) static void note_layout(void)
         fr_device_host_heap = (struct fr_device_host_heap){start, at};
 }
 
-// Finds the bounds of this thread's stack. If they cannot be found, it writes an empty span on high
-// addresses.
-static void find_stack(void)
+// If the bounds cannot be found, it writes an empty span on high addresses.
+void fr_device_host_stack_find(void)
 {
     pthread_attr_t attributes;
     void *low = NULL;
@@ -100,14 +96,6 @@ static void find_stack(void)
             stack->low = stack->high - MAIN_STACK_BYTES;
     }
     pthread_attr_destroy(&attributes);
-}
-
-bool fr_device_is_surely_host(const void *address)
-{
-    if (FR_UNLIKELY(fr_device_host_stack.high == 0))
-        find_stack();
-    return fr_device_is_ordinary(address) || (uintptr_t)address < FIRST_ADDRESS ||
-           !fr_device_present();
 }
 
 // Returns whether two addresses share a page. The last byte of host memory needs no look if it is

@@ -21,7 +21,7 @@ FR_TLS uint64_t fr_device_call;
 
 // ---- finding drivers
 
-static _Atomic unsigned present_rows;
+_Atomic unsigned fr_device_present_rows;
 
 // The loader's count of objects ever loaded, at the last search in vain; 0 before the first. To
 // read the count takes the loader's lock, and costs more than all else that a call of host memory
@@ -100,23 +100,21 @@ static bool search(unsigned long long load_count)
             dlclose(handle);
     }
     if (found != 0)
-        atomic_store_explicit(&present_rows, found, memory_order_release);
+        atomic_store_explicit(&fr_device_present_rows, found, memory_order_release);
     else
         atomic_store_explicit(&searched_at, load_count, memory_order_release);
     return found != 0;
 }
 
-bool fr_device_present(void)
+bool fr_device_look_for_drivers(void)
 {
-    if (FR_LIKELY(atomic_load_explicit(&present_rows, memory_order_acquire) != 0))
-        return true;
     unsigned long long searched = atomic_load_explicit(&searched_at, memory_order_acquire);
     unsigned lookups = atomic_load_explicit(&fr_core_lookups, memory_order_acquire);
     bool anew = lookups != atomic_load_explicit(&lookups_seen, memory_order_acquire);
     // Another thread may have searched since the first look at the rows, and noted the lookups
     // then.
     if (FR_LIKELY(searched != 0 && !anew && are_lookups_seen()))
-        return atomic_load_explicit(&present_rows, memory_order_acquire) != 0;
+        return atomic_load_explicit(&fr_device_present_rows, memory_order_acquire) != 0;
     // Read before the search, so that an object loaded meanwhile causes another search.
     unsigned long long load_count = 0;
     fr_core_iterate_objects(read_load_count, &load_count);
@@ -128,7 +126,8 @@ bool fr_device_present(void)
 // Returns the rows whose drivers are loaded, one bit for each.
 static unsigned find_rows(void)
 {
-    return fr_device_present() ? atomic_load_explicit(&present_rows, memory_order_acquire) : 0;
+    return fr_device_present() ? atomic_load_explicit(&fr_device_present_rows, memory_order_acquire)
+                               : 0;
 }
 
 // ---- the rows

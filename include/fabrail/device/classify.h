@@ -44,10 +44,21 @@ static inline bool fr_device_is_ordinary(const void *address)
                 (uintptr_t)__atomic_load_n(fr_device_host_heap.high, __ATOMIC_RELAXED));
 }
 
+// Finds the calling thread's stack. Called by fr_device_is_surely_host alone.
+void fr_device_host_stack_find(void);
+
 // Returns true when `address` is certainly host memory, at the cost of a few compares. Ordinary
 // memory is, and so is any address while no driver of devices is loaded. After false, ask
 // fr_device_classify.
-bool fr_device_is_surely_host(const void *address);
+static inline bool fr_device_is_surely_host(const void *address)
+{
+    // Nothing is ever mapped below this, so null pointers and small integers cost nothing.
+    const uintptr_t first_address = 4096;
+    if (FR_UNLIKELY(fr_device_host_stack.high == 0))
+        fr_device_host_stack_find();
+    return fr_device_is_ordinary(address) || (uintptr_t)address < first_address ||
+           !fr_device_present();
+}
 
 // Classifies the `bytes` bytes from `address`. It looks at both ends, since a buffer can span
 // several allocations. Device memory at either end makes all of it device memory. It is fabric
