@@ -6,6 +6,7 @@
 
 #include "fabrail/request/op.h"
 #include "fabrail/rndv/outgoing.h"
+#include "fabrail/rndv/progress.h"
 
 // Copies the inputs of `count` operations to their staging memory, together, and waits.
 FR_MUST_CHECK enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count);
@@ -159,10 +160,6 @@ static inline bool fr_request_any_freed(void)
     return atomic_load_explicit(&fr_request_freed_count, memory_order_relaxed) != 0;
 }
 
-// Updates whether senders have had to wait for this process lately. Called in calls with device
-// buffers, in calls that wait, and in all that are looked at since such a sender was noticed.
-void fr_request_notice_awaited(void);
-
 // Number of receives into device memory that are pending, and of windows whose ranks send messages.
 extern _Atomic size_t fr_request_expected;
 
@@ -171,6 +168,18 @@ void fr_request_expect(int count);
 
 // Says whether senders have had to wait for this process lately.
 extern _Atomic bool fr_request_awaited;
+
+// Changes fr_request_awaited. Called by fr_request_notice_awaited alone.
+void fr_request_awaited_change(bool awaited);
+
+// Updates whether senders have had to wait for this process lately. Called in calls with device
+// buffers, in calls that wait, and in all that are looked at since such a sender was noticed.
+static inline void fr_request_notice_awaited(void)
+{
+    bool awaited = fr_rndv_is_awaited();
+    if (FR_UNLIKELY(awaited != atomic_load_explicit(&fr_request_awaited, memory_order_relaxed)))
+        fr_request_awaited_change(awaited);
+}
 
 // Returns whether others may depend on this process while it waits for something else. Senders may
 // when receives into device memory are pending, or when any are and senders have had to wait

@@ -37,13 +37,10 @@ void fr_request_expect(int count)
                                   memory_order_relaxed);
 }
 
-void fr_request_notice_awaited(void)
+void fr_request_awaited_change(bool awaited)
 {
-    bool awaited = fr_rndv_is_awaited();
-    if (FR_LIKELY(awaited == atomic_load_explicit(&fr_request_awaited, memory_order_relaxed)) ||
-        awaited == atomic_exchange(&fr_request_awaited, awaited))
-        return;
-    atomic_fetch_add(&fr_rndv_reasons, awaited ? 1 : (size_t)-1);
+    if (awaited != atomic_exchange(&fr_request_awaited, awaited))
+        atomic_fetch_add(&fr_rndv_reasons, awaited ? 1 : (size_t)-1);
 }
 
 // Receives until nothing comes for a moment, since messages may be waiting to be sent one after the

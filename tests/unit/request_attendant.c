@@ -41,8 +41,14 @@ void fr_rndv_progress(const struct fr_device_range *range)
     CHECK(!range, "%p", (const void *)range);
 }
 
-void fr_request_notice_awaited(void)
+bool fr_rndv_is_awaited(void)
 {
+    return false;
+}
+
+void fr_request_awaited_change(bool awaited)
+{
+    (void)awaited;
 }
 
 void fr_job_progress(void)

@@ -192,8 +192,14 @@ bool fr_request_op_is_staged(const struct fr_request_op *op)
     return op != NULL;
 }
 
-void fr_request_notice_awaited(void)
+bool fr_rndv_is_awaited(void)
 {
+    return false;
+}
+
+void fr_request_awaited_change(bool awaited)
+{
+    (void)awaited;
 }
 
 static unsigned stood_by, dismissed;
