@@ -10,10 +10,6 @@
 // Notes rank and size of MPI_COMM_WORLD if MPI has it. A job that only uses sessions does not.
 void fr_job_note(void);
 
-// Return this process's rank in MPI_COMM_WORLD, and the number of processes in it; -1 until noted.
-int fr_job_rank(void);
-int fr_job_size(void);
-
 // Warns if the launcher has started several processes, each of which MPI takes for a job of one.
 // MPI does so where it does not understand the launcher. One process of the job warns. Called in
 // MPI_Init, after fr_job_note.
@@ -43,6 +39,31 @@ struct fr_job_facts {
     uint8_t uses_device;      // 1 if it uses a device already
     uint8_t has_threads;      // 1 if several of its threads may call MPI at once
 };
+
+// What this process knows of MPI_COMM_WORLD. Written by this module alone, while no other thread
+// calls MPI.
+struct fr_job_world {
+    int rank, size;                   // of this process, of all; -1 until noted
+    const struct fr_job_facts *facts; // of all processes, by rank; NULL while unknown
+};
+extern struct fr_job_world fr_job_world;
+
+// Return this process's rank in MPI_COMM_WORLD, and the number of processes in it; -1 until noted.
+static inline int fr_job_rank(void)
+{
+    return fr_job_world.rank;
+}
+static inline int fr_job_size(void)
+{
+    return fr_job_world.size;
+}
+
+// Returns the facts of one process by its rank in MPI_COMM_WORLD, NULL when unknown.
+static inline const struct fr_job_facts *fr_job_facts_of(int rank)
+{
+    const struct fr_job_world *world = &fr_job_world;
+    return world->facts && rank >= 0 && rank < world->size ? &world->facts[rank] : NULL;
+}
 
 // Tags on Fabrail's own communicator. Tags above FR_JOB_UNUSED_TAG belong to module coll, which
 // gives each of its communicators some.
@@ -182,9 +203,6 @@ void fr_job_facts_give(const struct fr_job_facts *shared);
 
 // Returns the size in bytes of the facts of all processes.
 size_t fr_job_facts_bytes(void);
-
-// Returns the facts of one process by its rank in MPI_COMM_WORLD, NULL when unknown.
-const struct fr_job_facts *fr_job_facts_of(int rank);
 
 // Returns whether a process, by its rank in MPI_COMM_WORLD, is on another host and in the clique of
 // this one.

@@ -20,7 +20,7 @@ struct fr_job_secret fr_coll_secret_of(const char *use, uint64_t name)
     } what = {.name = name};
     struct fr_job_secret secret = {.bytes = {0}};
     for (int rank = 0; rank < fr_job_size(); rank++) {
-        const struct fr_job_facts *facts = fr_job_facts_of(rank);
+        const struct fr_job_facts *facts = &fr_job_world.facts[rank];
         if (!facts->exchanges)
             continue;
         memcpy(secret.bytes, facts->secret, sizeof(secret.bytes));
@@ -35,7 +35,7 @@ int fr_coll_count_sharers(int end)
     uint64_t kernel = fr_ipc_self()->host;
     int sharers = 0;
     for (int rank = 0; rank < end; rank++) {
-        const struct fr_job_facts *facts = fr_job_facts_of(rank);
+        const struct fr_job_facts *facts = &fr_job_world.facts[rank];
         sharers += facts->exchanges && facts->kernel == kernel;
     }
     return sharers;

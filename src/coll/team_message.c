@@ -250,7 +250,7 @@ void fr_coll_team_message_leave(uint64_t name)
     const struct message head = {.name = name, .call = FR_COLL_MEET_QUIT};
     const bool is_heard = fr_job_comm() != fr_abi_mpi.COMM_NULL && name != 0;
     for (int rank = 0; rank < fr_job_size() && is_heard; rank++) {
-        if (rank != fr_job_rank() && fr_job_facts_of(rank)->exchanges)
+        if (rank != fr_job_rank() && fr_job_world.facts[rank].exchanges)
             send_later(&head, false, rank);
     }
 }

@@ -32,7 +32,7 @@ void fr_intercept_nvlink_meet(void)
 {
     bool all = joins_hosts;
     for (int rank = 0; rank < fr_job_size() && all; rank++)
-        all = fr_job_facts_of(rank)->uses_device;
+        all = fr_job_world.facts[rank].uses_device;
     if (all)
         fr_coll_team_meet(fr_abi_mpi.COMM_WORLD);
 }

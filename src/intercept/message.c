@@ -122,7 +122,7 @@ static bool open_control(bool remote)
     struct fr_job_process *processes = calloc((size_t)job.size, sizeof(*processes));
     bool has_secret = false;
     for (int rank = 0; rank < job.size && processes; rank++) {
-        const struct fr_job_facts *facts = fr_job_facts_of(rank);
+        const struct fr_job_facts *facts = &fr_job_world.facts[rank];
         if (!facts->takes_rts)
             continue;
         processes[rank] = fr_job_process_from(facts);

@@ -4,8 +4,7 @@
 
 #include "fabrail/job.h"
 
-static int world_rank = -1;
-static int world_size = -1;
+struct fr_job_world fr_job_world = {.rank = -1, .size = -1};
 
 void fr_job_note(void)
 {
@@ -13,16 +12,6 @@ void fr_job_note(void)
     if (!fr_abi_has_world() || FR_MPI(Comm_rank, fr_abi_mpi.COMM_WORLD, FR_PTR(&rank)) ||
         FR_MPI(Comm_size, fr_abi_mpi.COMM_WORLD, FR_PTR(&size)))
         return;
-    world_rank = rank;
-    world_size = size;
-}
-
-int fr_job_rank(void)
-{
-    return world_rank;
-}
-
-int fr_job_size(void)
-{
-    return world_size;
+    fr_job_world.rank = rank;
+    fr_job_world.size = size;
 }

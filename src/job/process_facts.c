@@ -15,9 +15,7 @@ _Static_assert(sizeof(struct fr_job_facts) == 80, "all processes must agree on t
 
 // Written by the thread that is in MPI_Init or MPI_Finalize, while no other calls MPI.
 static struct {
-    struct fr_job_facts *own;         // memory of this process that holds them, or NULL
-    const struct fr_job_facts *facts; // by rank, NULL while unknown
-    int size;
+    struct fr_job_facts *own; // memory of this process that holds the facts, or NULL
     int host_count;
     int clique_count;
     int *partners; // their ranks
@@ -58,8 +56,8 @@ static int compare_words(const void *first, const void *second)
 // Compares ranks by their facts.
 static int compare_ranks(const void *first, const void *second)
 {
-    const struct fr_job_facts *a = &known.facts[*(const int *)first];
-    const struct fr_job_facts *b = &known.facts[*(const int *)second];
+    const struct fr_job_facts *a = &fr_job_world.facts[*(const int *)first];
+    const struct fr_job_facts *b = &fr_job_world.facts[*(const int *)second];
     int cliques = compare_cliques(a, b);
     return cliques ? cliques : compare_words(&a->host, &b->host);
 }
@@ -67,12 +65,12 @@ static int compare_ranks(const void *first, const void *second)
 // Counts hosts. Sorts one word a rank rather than facts, since jobs have many ranks.
 static bool count_hosts(void)
 {
-    size_t count = (size_t)known.size;
+    size_t count = (size_t)fr_job_size();
     uint64_t *hosts = malloc(count * sizeof(*hosts));
     if (!hosts)
         return false;
     for (size_t i = 0; i < count; i++)
-        hosts[i] = known.facts[i].host;
+        hosts[i] = fr_job_world.facts[i].host;
     qsort(hosts, count, sizeof(*hosts), compare_words);
     for (size_t i = 0; i < count; i++)
         known.host_count += i == 0 || hosts[i] != hosts[i - 1];
@@ -86,8 +84,8 @@ static int count_changes(const int *ranks, int count)
 {
     int cliques = 0, counted_from = -1, start = 0;
     for (int i = 1; i < count; i++) {
-        const struct fr_job_facts *facts = &known.facts[ranks[i]];
-        const struct fr_job_facts *first = &known.facts[ranks[start]];
+        const struct fr_job_facts *facts = &fr_job_world.facts[ranks[i]];
+        const struct fr_job_facts *first = &fr_job_world.facts[ranks[start]];
         if (compare_cliques(facts, first) != 0) {
             start = i;
         } else if (counted_from != start && reaches(facts, first)) {
@@ -103,21 +101,21 @@ static int count_changes(const int *ranks, int count)
 static bool count_cliques(int rank)
 {
     int count = 0;
-    for (int i = 0; i < known.size; i++)
-        count += known.facts[i].has_fabric != 0;
+    for (int i = 0; i < fr_job_size(); i++)
+        count += fr_job_world.facts[i].has_fabric != 0;
     if (count == 0)
         return true;
     known.partners = malloc((size_t)count * sizeof(*known.partners));
     if (!known.partners)
         return false;
     count = 0;
-    for (int i = 0; i < known.size; i++)
-        if (known.facts[i].has_fabric)
+    for (int i = 0; i < fr_job_size(); i++)
+        if (fr_job_world.facts[i].has_fabric)
             known.partners[count++] = i;
     qsort(known.partners, (size_t)count, sizeof(*known.partners), compare_ranks);
     known.clique_count = count_changes(known.partners, count);
-    for (int i = 0; i < known.size; i++)
-        if (reaches(&known.facts[rank], &known.facts[i]))
+    for (int i = 0; i < fr_job_size(); i++)
+        if (reaches(&fr_job_world.facts[rank], &fr_job_world.facts[i]))
             known.partners[known.partner_count++] = i;
     return true;
 }
@@ -168,11 +166,12 @@ static enum outcome exchange(const struct fr_job_facts *own)
 static void forget(void)
 {
     fr_job_clique_release();
-    if (known.facts && !known.own)
-        munmap((void *)(uintptr_t)known.facts, fr_job_facts_bytes());
+    if (fr_job_world.facts && !known.own)
+        munmap((void *)(uintptr_t)fr_job_world.facts, fr_job_facts_bytes());
     free(known.own);
     free(known.partners);
     memset(&known, 0, sizeof(known));
+    fr_job_world.facts = NULL;
 }
 
 bool fr_job_gather(const struct fr_job_facts *own)
@@ -181,16 +180,14 @@ bool fr_job_gather(const struct fr_job_facts *own)
     forget();
     if (size < 1)
         return true;
-    known.size = size;
-    known.facts = known.own = calloc((size_t)size, sizeof(*known.own));
+    fr_job_world.facts = known.own = calloc((size_t)size, sizeof(*known.own));
     if (!known.own) {
         fr_error("no memory for the facts of %d ranks, for which the others wait", size);
-        known.size = 0;
         return true;
     }
     enum outcome outcome = exchange(own);
     if (outcome == GAVE_UP)
-        known.facts = known.own = NULL; // MPI may still write there
+        fr_job_world.facts = known.own = NULL; // MPI may still write there
     if (outcome != EXCHANGED || !fr_job_comm_make() || !count_hosts() || !count_cliques(rank)) {
         forget();
         return outcome != GAVE_UP;
@@ -204,25 +201,20 @@ bool fr_job_gather(const struct fr_job_facts *own)
 
 size_t fr_job_facts_bytes(void)
 {
-    return (size_t)known.size * sizeof(*known.facts);
+    return fr_job_world.facts ? (size_t)fr_job_size() * sizeof(*fr_job_world.facts) : 0;
 }
 
 void fr_job_facts_give(const struct fr_job_facts *shared)
 {
     free(known.own);
     known.own = NULL;
-    known.facts = shared;
+    fr_job_world.facts = shared;
 }
 
 int fr_job_partners(const int **ranks)
 {
     *ranks = known.partners;
     return known.partner_count;
-}
-
-const struct fr_job_facts *fr_job_facts_of(int rank)
-{
-    return known.facts && rank >= 0 && rank < known.size ? &known.facts[rank] : NULL;
 }
 
 bool fr_job_is_partner(int rank)

@@ -96,11 +96,11 @@ static void check_given(const struct fr_job_facts *facts, int size, size_t bytes
 static bool replay(const struct fr_job_facts *facts, int size)
 {
     forget();
-    known.facts = known.own = malloc((size_t)size * sizeof(*known.own));
+    known.own = malloc((size_t)size * sizeof(*known.own));
     if (!known.own)
         return false;
-    memcpy(known.own, facts, (size_t)size * sizeof(*known.facts));
-    known.size = size;
+    memcpy(known.own, facts, (size_t)size * sizeof(*facts));
+    fr_job_world = (struct fr_job_world){.rank = 0, .size = size, .facts = known.own};
     return count_hosts() && count_cliques(0);
 }
 

@@ -145,10 +145,7 @@ fr_word fr_job_comm(void)
     return 0;
 }
 
-int fr_job_rank(void)
-{
-    return 0;
-}
+struct fr_job_world fr_job_world;
 
 void fr_request_advance_all(void)
 {

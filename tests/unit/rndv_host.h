@@ -24,32 +24,19 @@ static inline bool host_send_is_over(struct fr_rndv_send *send)
     return fr_rndv_send_poll(send, &copies);
 }
 
-// The world, as long as the job is open.
-static int host_rank = -1, host_size = -1;
-
-int fr_job_rank(void)
-{
-    return host_rank;
-}
-
-int fr_job_size(void)
-{
-    return host_size;
-}
-
-const struct fr_job_facts *fr_job_facts_of(int rank)
-{
-    static const struct fr_job_facts facts = {.takes_rts = 1};
-    return rank >= 0 && rank < host_size ? &facts : NULL;
-}
+// Rank and size are known as long as the job is open.
+static const struct fr_job_facts host_facts[PROCESSES_MAX] = {
+    [0 ... PROCESSES_MAX - 1] = {.takes_rts = 1},
+};
+struct fr_job_world fr_job_world = {.rank = -1, .size = -1, .facts = host_facts};
 
 static inline bool rndv_host_open(const struct fr_job_control_job *job)
 {
     struct fr_job_control_job with_areas = *job;
     with_areas.area_bytes = fr_rndv_area_bytes(false);
     with_areas.area_begin_bytes = fr_rndv_area_bytes(true);
-    host_rank = job->rank;
-    host_size = job->size;
+    fr_job_world.rank = job->rank;
+    fr_job_world.size = job->size;
     bool opened = fr_job_control_open(&with_areas);
     CHECK(fr_rndv_open() == FR_OK);
     return opened;
@@ -114,7 +101,7 @@ struct host_message {
 static inline void host_write_rts(struct host_message *message, uint64_t bytes, bool remote)
 {
     const struct fr_rndv_rts rts = {.secret = *fr_job_control_job_secret(),
-                                    .from = (uint32_t)host_rank,
+                                    .from = (uint32_t)fr_job_rank(),
                                     .index = (uint16_t)message->index,
                                     .scheme = FR_SCHEME_GET,
                                     .remote = remote,

@@ -86,13 +86,13 @@ static void open_alone(void)
     CHECK(fr_job_secret_draw(&job_secret) == FR_OK);
     CHECK(job_open_as(0, 1));
     fr_rndv_replica_close();
-    host_size = WORLD; // of whom the others are elsewhere
+    fr_job_world.size = WORLD; // of whom the others are elsewhere
     CHECK(fr_rndv_replica_open());
 }
 
 static void close_alone(void)
 {
-    host_size = 1; // whom nothing is discarded of
+    fr_job_world.size = 1; // whom nothing is discarded of
     host_close();
 }
 

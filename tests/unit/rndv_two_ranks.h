@@ -10,20 +10,9 @@
 #define RNDV_RANKS 2
 #endif
 
-int fr_job_rank(void)
-{
-    return 0;
-}
-
-int fr_job_size(void)
-{
-    return RNDV_RANKS;
-}
-
-const struct fr_job_facts *fr_job_facts_of(int rank)
-{
-    static const struct fr_job_facts facts = {.takes_rts = 1, .rails = 1};
-    return rank >= 0 && rank < RNDV_RANKS ? &facts : NULL;
-}
+static const struct fr_job_facts rndv_facts[] = {
+    [0 ... RNDV_RANKS - 1] = {.takes_rts = 1, .rails = 1},
+};
+struct fr_job_world fr_job_world = {.rank = 0, .size = RNDV_RANKS, .facts = rndv_facts};
 
 #endif
