@@ -68,7 +68,10 @@ bool fr_intercept_is_host_memory(fr_word buffer, int64_t count, fr_word type);
 // Returns whether the MPI library takes a message that ends within an element of the receiving
 // datatype. MPICH calls that an error where it has to unpack the element, or stops. So what is
 // received into memory of Fabrail's is received as bytes there.
-bool fr_intercept_takes_parts(void);
+static inline bool fr_intercept_takes_parts(void)
+{
+    return fr_abi_is_open_mpi();
+}
 
 // Finds where a message to or from a rank of a communicator goes. Returns false for processes
 // outside of MPI_COMM_WORLD, and for communicators that have no name.

@@ -59,14 +59,3 @@ bool fr_intercept_may_go_over_rails(int64_t count, fr_word type)
         return false;
     return bytes < 0 || (size_t)count * (size_t)bytes >= least; // more than an int holds
 }
-
-bool fr_intercept_takes_parts(void)
-{
-    static _Atomic int known; // 1 yes, 2 no
-    int answer = atomic_load_explicit(&known, memory_order_relaxed);
-    if (FR_UNLIKELY(!answer)) {
-        answer = fr_abi_is_open_mpi() ? 1 : 2;
-        atomic_store_explicit(&known, answer, memory_order_relaxed);
-    }
-    return answer == 1;
-}
