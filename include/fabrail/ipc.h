@@ -75,9 +75,15 @@ FR_MUST_CHECK enum fr_status fr_ipc_send_descriptor(const struct fr_ipc_handle *
 // question or its answer seems lost.
 bool fr_ipc_is_mapped_by(int to, const struct fr_ipc_handle *handle, bool at_once);
 
+// Changes of importers so far: some may have ceased to have memory mapped.
+extern _Atomic uint64_t fr_ipc_importers_noted;
+
 // Returns a number that changes before fr_ipc_is_mapped_by may say no of memory of which it has
 // said yes. So a caller that has seen no change need not ask again about the same allocation.
-uint64_t fr_ipc_importers_changes(void);
+static inline uint64_t fr_ipc_importers_changes(void)
+{
+    return atomic_load_explicit(&fr_ipc_importers_noted, memory_order_acquire);
+}
 
 // Notes that this process has memory on the device of `user`. If others ask it to map theirs before
 // it has mapped anything, it maps for that device. Costs a load when a device is known already.

@@ -49,18 +49,14 @@ static struct fr_list turn FR_GUARDED_BY(lock) = FR_LIST_INIT(turn); // the next
 static struct fr_list gone FR_GUARDED_BY(lock) = FR_LIST_INIT(gone); // to be told; not in the table
 static _Atomic size_t shared_count;
 static _Atomic size_t gone_count;
-static _Atomic uint64_t changes; // whenever an importer may have ceased to have memory mapped
 static _Atomic int64_t looked_ns;
 static _Atomic uint64_t destroyed; // workspace given back, as of the last look
 
+_Atomic uint64_t fr_ipc_importers_noted;
+
 static void note_change(void)
 {
-    atomic_fetch_add_explicit(&changes, 1, memory_order_release);
-}
-
-uint64_t fr_ipc_importers_changes(void)
-{
-    return atomic_load_explicit(&changes, memory_order_acquire);
+    atomic_fetch_add_explicit(&fr_ipc_importers_noted, 1, memory_order_release);
 }
 
 static struct shared *shared_of(struct fr_list *link)

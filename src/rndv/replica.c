@@ -59,7 +59,7 @@ static struct single all_lost[MOST_LOST] FR_GUARDED_BY(lock);
 static unsigned early_turn FR_GUARDED_BY(lock); // index of the one to be replaced next
 static unsigned lost_turn FR_GUARDED_BY(lock);
 atomic_bool fr_rndv_replica_any_assumes_plain;
-static _Atomic size_t waiting_count; // of waiting sends among the expected
+_Atomic size_t fr_rndv_replica_waiting;
 
 bool fr_rndv_replica_open(void)
 {
@@ -79,7 +79,7 @@ void fr_rndv_replica_close(void)
         HASH_DELETE(hh, expected, entry);
         free(entry);
     }
-    atomic_store_explicit(&waiting_count, 0, memory_order_relaxed);
+    atomic_store_explicit(&fr_rndv_replica_waiting, 0, memory_order_relaxed);
     free(peers);
     peers = NULL;
     memset(all_early, 0, sizeof(all_early));
@@ -94,7 +94,8 @@ static void set_ready(struct expected *entry, uint64_t ready) FR_REQUIRES(lock)
     bool waited = entry->entry.ready == FR_RNDV_WAITS, waits = ready == FR_RNDV_WAITS;
     entry->entry.ready = ready;
     if (waits != waited)
-        atomic_fetch_add_explicit(&waiting_count, waits ? 1 : (size_t)-1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&fr_rndv_replica_waiting, waits ? 1 : (size_t)-1,
+                                  memory_order_relaxed);
 }
 
 static struct expected *find(int from, uint64_t number) FR_REQUIRES(lock)
@@ -200,11 +201,6 @@ static void expect(int from, const struct fr_rndv_entry *entry) FR_REQUIRES(lock
     }
     set_ready(known, entry->ready);
     known->entry = *entry;
-}
-
-bool fr_rndv_replica_any_waits(void)
-{
-    return atomic_load_explicit(&waiting_count, memory_order_relaxed) != 0;
 }
 
 // Forgets where the bytes of a message wait that its sender has withdrawn. The RTS may come still.

@@ -24,8 +24,15 @@ bool fr_rndv_replica_take(int from, uint64_t number, bool over);
 // mark passes to the next one. Returns false when it does not wait.
 bool fr_rndv_replica_doubt(int from, uint64_t number, bool received);
 
+// Number of waiting sends among the messages that processes of other hosts have told of, and that
+// are expected.
+extern _Atomic size_t fr_rndv_replica_waiting;
+
 // Returns whether a process of another host has told of a waiting send that is still expected.
-bool fr_rndv_replica_any_waits(void);
+static inline bool fr_rndv_replica_any_waits(void)
+{
+    return atomic_load_explicit(&fr_rndv_replica_waiting, memory_order_relaxed) != 0;
+}
 
 // Finds the first message that is still to be received from an address, and has an RTS of these
 // lengths. `doubted` says whether it may be in doubt.
