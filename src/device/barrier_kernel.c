@@ -224,7 +224,8 @@ static enum fr_status end(struct fr_device_barrier *barrier, const uint64_t *wor
     uint64_t begun = fr_core_meter_begin();
     bool entered = fr_device_scope_enter(&barrier->range, &scope) == FR_OK;
     enum fr_status status = wait_answer(barrier, words, how);
-    fr_device_words_return(barrier->kernels, barrier->slot);
+    if (status == FR_OK) // else the kernel may still write there
+        fr_device_words_return(barrier->kernels, barrier->slot);
     barrier->stream->ops->stream_give(barrier->stream, status != FR_OK);
     barrier->stream = NULL;
     if (entered)

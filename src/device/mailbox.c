@@ -37,11 +37,15 @@ bool fr_device_mailbox_is_over(const struct fr_device_mailbox *mailbox)
     return done == mailbox->answers;
 }
 
-// Gives back what an mailbox holds. Its words are left empty, so that no flag is ever met again.
+// Gives back what a mailbox holds. Its words are left empty, so that no flag is ever met again.
+// They are kept where waits fail, since the kernel may still write there.
 static void give_back(const struct fr_device_mailbox *mailbox, bool failed)
 {
-    memset(mailbox->words, 0, mailbox->used * sizeof(*mailbox->words));
+    const bool is_over = !failed || mailbox->stream->ops->stream_wait(mailbox->stream) == 0;
     mailbox->stream->ops->stream_give(mailbox->stream, failed);
+    if (!is_over)
+        return;
+    memset(mailbox->words, 0, mailbox->used * sizeof(*mailbox->words));
     fr_device_words_return(mailbox->kernels, mailbox->slot);
 }
 

@@ -38,7 +38,7 @@ bool fr_device_mailbox_is_over(const struct fr_device_mailbox *mailbox);
 int fr_device_mailbox_wait(const struct fr_device_mailbox *mailbox,
                            bool (*is_there)(const struct fr_device_mailbox *mailbox));
 
-// Gives back what an mailbox holds whose kernel is over, or was not launched.
+// Gives back what a mailbox holds whose kernel is over, or was not launched.
 void fr_device_mailbox_end(struct fr_device_mailbox *mailbox, bool failed);
 
 // Leaves a kernel behind, whose entry is free once it is over. If it is `late`, no other is tried

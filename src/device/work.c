@@ -45,13 +45,15 @@ bool fr_device_work_take(struct fr_device_work *work)
     return true;
 }
 
-// An error of one launch leaves earlier launches running, so the stream is waited for.
+// An error of one launch leaves earlier launches running, so the stream is waited for. If that
+// fails too, a kernel may still write to its words, so they are not given back.
 void fr_device_work_judge(struct fr_device_work *work, int answer)
 {
     if (answer == 0)
         return;
     work->status = work->kernels->ops->fail(work->what, answer);
-    (void)work->kernels->ops->stream_wait(work->streams[0]);
+    if (work->kernels->ops->stream_wait(work->streams[0]) != 0)
+        work->words = NULL;
 }
 
 static bool has_said_so(struct fr_device_work *work)

@@ -467,6 +467,45 @@ static void test_full(void)
         usleep(50000);
 }
 
+static CUresult CUDAAPI refuse_query(CUstream stream)
+{
+    (void)stream;
+    return CUDA_ERROR_NOT_PERMITTED;
+}
+
+static CUresult CUDAAPI refuse_wait(CUstream stream)
+{
+    (void)stream;
+    return CUDA_ERROR_NOT_PERMITTED;
+}
+
+// All waits for a kernel fail, so that it may write to its words still. No other kernel gets them.
+static void test_kept_words(void)
+{
+    struct fr_device_work work;
+    __typeof__(fr_cu.cuStreamQuery) query = fr_cu.cuStreamQuery;
+    __typeof__(fr_cu.cuStreamSynchronize) wait = fr_cu.cuStreamSynchronize;
+    if (!driver_is_simulated() || !side_create(&source, FR_KIND_MALLOC, 0) ||
+        !side_create(&target, FR_KIND_MALLOC, 0))
+        return;
+    CHECK(fr_device_query(source.memory.address, &range) == FR_OK);
+    const struct fr_device_push_piece piece = {.dst = (uintptr_t)target.memory.address,
+                                               .src = (uintptr_t)source.memory.address,
+                                               .bytes = SPACE};
+    fr_device_push_begin(&range, &piece, 1, FR_ENGINE_SM, 0, FR_ORIGIN_OWN, &work);
+    const int slot = work.slot;
+    fr_cu.cuStreamQuery = refuse_query;
+    fr_cu.cuStreamSynchronize = refuse_wait;
+    CHECK(work.words && fr_device_work_end(&work) != FR_OK);
+    fr_cu.cuStreamQuery = query;
+    fr_cu.cuStreamSynchronize = wait;
+    fr_device_push_begin(&range, &piece, 1, FR_ENGINE_SM, 0, FR_ORIGIN_OWN, &work);
+    CHECK(work.slot != slot, "words are given up that a kernel may still write to");
+    CHECK(fr_device_work_end(&work) == FR_OK);
+    side_destroy(&target);
+    side_destroy(&source);
+}
+
 int main(void)
 {
     static const enum fr_device_kind kinds[] = {FR_KIND_MALLOC, FR_KIND_MANAGED, FR_KIND_POOL,
@@ -496,6 +535,7 @@ int main(void)
     }
     test_moved(context);
     test_contexts(context);
+    test_kept_words();
     free(read_back);
     fr_device_release();
     return check_result();
