@@ -237,6 +237,12 @@ size_t fr_coll_host_count_in(const struct fr_coll_host *host, uint64_t chunk)
     return left < host->chunk_elements ? left : host->chunk_elements;
 }
 
+enum fr_status fr_coll_host_copied(struct fr_coll_host *host, enum fr_status status)
+{
+    host->is_forsaken = host->is_forsaken || status != FR_OK;
+    return status;
+}
+
 // Publishes this rank's next chunk. Sets *goes_on if it has.
 static enum fr_status publish(const struct fr_coll_team *team, struct fr_coll_host *host,
                               bool *goes_on)
@@ -245,8 +251,9 @@ static enum fr_status publish(const struct fr_coll_team *team, struct fr_coll_ho
     if (chunk == host->chunks ||
         (chunk >= DEPTH && !have_all_passed(team, host, chunk - DEPTH + 1)))
         return FR_OK;
-    enum fr_status status =
-        host->ops->load(team, host, chunk, fr_coll_host_chunk(team, host, team->rank, chunk));
+    enum fr_status status = fr_coll_host_copied(
+        host,
+        host->ops->load(team, host, chunk, fr_coll_host_chunk(team, host, team->rank, chunk)));
     if (status != FR_OK)
         return status;
     atomic_store_explicit(&line_of(host, team->rank)->published, chunk + 1, memory_order_release);
@@ -307,7 +314,7 @@ static enum fr_status pass(const struct fr_coll_team *team, struct fr_coll_host 
         if (!is_ready(team, host, rank, chunk))
             return FR_OK;
     }
-    enum fr_status status = host->ops->store(team, host, chunk);
+    enum fr_status status = fr_coll_host_copied(host, host->ops->store(team, host, chunk));
     if (status != FR_OK)
         return status;
     atomic_store_explicit(&line_of(host, team->rank)->passed, chunk + 1, memory_order_release);
@@ -438,23 +445,35 @@ enum fr_status fr_coll_host_progress(struct fr_coll_team *team, struct fr_coll_h
     return status;
 }
 
+static void free_buffers(struct fr_coll_host *host)
+{
+    if (host->is_forsaken) {
+        fr_debug("memory of %s is kept, as a device may still use it", host->call);
+    } else {
+        free(host->scratch);
+        free(host->post);
+        free(host->rooms);
+    }
+    host->scratch = NULL;
+    host->post = host->rooms = NULL;
+}
+
 // A rank that has failed leaves the name to those that have yet to come. They find the failure
 // there, and the last one takes the name away.
 void fr_coll_host_end(const struct fr_coll_team *team, struct fr_coll_host *host)
 {
-    free(host->scratch);
-    free(host->post);
-    free(host->rooms);
-    host->scratch = NULL;
-    host->post = host->rooms = NULL;
+    free_buffers(host);
     if (!host->is_open)
         return;
-    if (have_all_attached(team, host)) {
-        fr_job_shm_close(&host->shm);
-    } else if (atomic_load(&line_of(host, team->rank)->failed)) {
+    const bool all_are_here = have_all_attached(team, host);
+    const bool has_failed = atomic_load(&line_of(host, team->rank)->failed);
+    if (host->is_forsaken)
+        host->shm.memory = NULL; // stays mapped
+    if (!all_are_here && has_failed) {
         fr_job_shm_leave(&host->shm);
     } else {
-        fr_job_shm_remove(&host->secret);
+        if (!all_are_here)
+            fr_job_shm_remove(&host->secret);
         fr_job_shm_close(&host->shm);
     }
     host->is_open = false;

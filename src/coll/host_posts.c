@@ -82,10 +82,11 @@ static enum fr_status load_chunk(const struct fr_coll_team *team, struct fr_coll
     if (host->chunk >= host->chunks)
         return FR_OK;
     enum fr_status status = host->ops->load(team, host, host->chunk, data);
-    if (status != FR_OK || !has_chunks(team, host))
-        return status;
-    return fr_coll_slab_publish(team->slab, team->round + 1, data,
-                                fr_coll_host_count_in(host, host->chunk) * host->element_bytes);
+    if (status == FR_OK && has_chunks(team, host))
+        status =
+            fr_coll_slab_publish(team->slab, team->round + 1, data,
+                                 fr_coll_host_count_in(host, host->chunk) * host->element_bytes);
+    return fr_coll_host_copied(host, status);
 }
 
 // Loads the data, and what the rank tells of them, behind the head.
@@ -167,6 +168,7 @@ enum fr_status fr_coll_host_posts_take(const struct fr_coll_team *team, struct f
         status = fetch(team, host);
     if (status == FR_OK)
         status = host->ops->store(team, host, host->chunk);
+    status = fr_coll_host_copied(host, status);
     *goes_on = ++host->chunk < most;
     if (*goes_on) // the others hear of a failure then
         host->failure = status;

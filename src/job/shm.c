@@ -244,10 +244,17 @@ static void close_abandoned(void)
     fr_core_unlock(&abandoned_lock);
 }
 
+static void unmap(struct fr_job_shm *shm)
+{
+    if (shm->memory)
+        munmap(shm->memory, shm->bytes);
+    shm->memory = NULL;
+}
+
 void fr_job_shm_leave(struct fr_job_shm *shm)
 {
     struct abandoned *one = malloc(sizeof(*one));
-    munmap(shm->memory, shm->bytes);
+    unmap(shm);
     if (one) {
         one->shm = *shm;
         fr_core_lock(&abandoned_lock);
@@ -331,7 +338,7 @@ bool fr_job_shm_has_room(const struct fr_job_shm *shm, size_t bytes)
 
 void fr_job_shm_close(struct fr_job_shm *shm)
 {
-    munmap(shm->memory, shm->bytes);
+    unmap(shm);
     fr_job_shm_close_file(shm);
 }
 

@@ -14,6 +14,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -354,7 +355,11 @@ static void test_failed_first(bool loads)
         host->failure = FR_ERR_LIMIT;
     }
     CHECK(run(&op, is_zero) == (loads ? FR_ERR_DEVICE : FR_ERR_LIMIT));
+    unsigned char page;
+    void *memory = host->shm.memory;
     fr_coll_host_end(&teams[0], &op.hosts[0].host);
+    CHECK((mincore(memory, 1, &page) == 0) == loads, "%s a copy that failed may use",
+          loads ? "memory is given up that" : "memory is kept that not even");
     usleep(100 * 1000);
     CHECK(run(&op, is_later) == FR_ERR_DEVICE);
     for (int rank = 0; rank < RANKS; rank++)

@@ -61,6 +61,7 @@ struct fr_coll_host {
     bool by_posts;         // the data are in posts, or published chunks
     unsigned char *post;   // this rank's, or NULL; freed with the rest
     unsigned char *rooms;  // for the chunk of each rank, or NULL; freed with the rest
+    bool is_forsaken;      // a copy has failed, and may use this memory or a chunk still
     uint64_t round;        // in which all have posted their data, 0 before that
     uint64_t chunk;        // of the next round
     struct fr_job_shm shm;
@@ -94,6 +95,10 @@ void fr_coll_host_fail(struct fr_coll_team *team, const char *call, uint64_t num
 void fr_coll_host_leave_device(struct fr_coll_host *host);
 
 // The functions below are for the kinds.
+
+// Takes the status of copies to or from memory of the operation, and returns it. After a failure
+// the memory is kept for good, since the device may be at it still.
+FR_MUST_CHECK enum fr_status fr_coll_host_copied(struct fr_coll_host *host, enum fr_status status);
 
 // Returns a chunk that a rank has published.
 void *fr_coll_host_chunk(const struct fr_coll_team *team, const struct fr_coll_host *host, int rank,

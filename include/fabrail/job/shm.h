@@ -32,7 +32,8 @@ FR_MUST_CHECK enum fr_status fr_job_shm_map(const struct fr_job_secret *secret, 
 FR_MUST_CHECK enum fr_status fr_job_shm_open(const struct fr_job_secret *secret, size_t bytes,
                                              size_t claimed, bool lasts, struct fr_job_shm *shm);
 
-// Unmaps the memory and closes the file. The name stays.
+// Unmaps the memory and closes the file. The name stays. A caller that has the memory stay mapped
+// sets `memory` to NULL first, here as in the next function.
 void fr_job_shm_close(struct fr_job_shm *shm);
 
 // Unmaps the memory. The name stays until another process takes it away, and the file is open as
