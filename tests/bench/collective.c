@@ -13,7 +13,8 @@
 // FUNCTION Allreduce_own is a reduction by an operation of the program's own, which sums floats,
 // and Allreduce_own_gaps one on a datatype with a gap behind each float. FABRAIL_COMBINE_MIN
 // chooses between two ways to do them. Allreduce_init is a persistent reduction, from its start to
-// its wait, as nonblocking ones are. These three are run only where they are asked for.
+// its wait, as nonblocking ones are. These three are run only where they are asked for, and so are
+// Alltoall and Gather alone.
 //
 // Bytes are those of the vector without gaps, or of each rank's share where the ranks have
 // different ones.
@@ -149,6 +150,23 @@ static float gathered(size_t i, size_t floats)
     return value_of((int)(i / floats), i % floats);
 }
 
+static void alltoall_by_mpi(size_t floats)
+{
+    MPI_Alltoall(bench.send.address, (int)floats, MPI_FLOAT, bench.receive.address, (int)floats,
+                 MPI_FLOAT, MPI_COMM_WORLD);
+}
+
+static float exchanged(size_t i, size_t floats)
+{
+    return value_of((int)(i / floats), (size_t)bench.rank * floats + i % floats);
+}
+
+static void gather_by_mpi(size_t floats)
+{
+    MPI_Gather(bench.send.address, (int)floats, MPI_FLOAT, bench.receive.address, (int)floats,
+               MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+
 static struct memory *cast_memory(void)
 {
     return bench.rank == 0 ? &bench.send : &bench.receive;
@@ -215,6 +233,24 @@ static void begin_bcast(size_t floats, MPI_Request *request)
     MPI_Ibcast(cast_memory()->address, (int)floats, MPI_FLOAT, 0, MPI_COMM_WORLD, request);
 }
 
+static void begin_allgather(size_t floats, MPI_Request *request)
+{
+    MPI_Iallgather(bench.send.address, (int)floats, MPI_FLOAT, bench.receive.address, (int)floats,
+                   MPI_FLOAT, MPI_COMM_WORLD, request);
+}
+
+static void begin_alltoall(size_t floats, MPI_Request *request)
+{
+    MPI_Ialltoall(bench.send.address, (int)floats, MPI_FLOAT, bench.receive.address, (int)floats,
+                  MPI_FLOAT, MPI_COMM_WORLD, request);
+}
+
+static void begin_gather(size_t floats, MPI_Request *request)
+{
+    MPI_Igather(bench.send.address, (int)floats, MPI_FLOAT, bench.receive.address, (int)floats,
+                MPI_FLOAT, 0, MPI_COMM_WORLD, request);
+}
+
 // MPICH has them before 4.1, but not in order.
 #if defined OMPI_HAVE_MPI_EXT_PCOLLREQ && (!defined OMPI_MAJOR_VERSION || OMPI_MAJOR_VERSION < 5)
 #define ALLREDUCE_INIT MPIX_Allreduce_init
@@ -248,6 +284,8 @@ static const struct row {
     {"Allgather", allgather_by_mpi, allgather_by_nccl, gathered, true, 0, 1, false},
     {"Bcast", bcast_by_mpi, bcast_by_nccl, cast, false, -1, 1, false},
     {"Scan", scan_by_mpi, NULL, scanned, false, 0, 1, false},
+    {"Alltoall", alltoall_by_mpi, NULL, exchanged, true, 0, 1, true},
+    {"Gather", gather_by_mpi, NULL, gathered, true, 1, 1, true},
     {"Allreduce_own", allreduce_by_own, NULL, allreduced, false, 0, 1, true},
     {"Allreduce_own_gaps", allreduce_by_own_gaps, NULL, allreduced, false, 0, 2, true},
 };
@@ -324,6 +362,9 @@ static const struct begun {
     {"Ireduce_scatter_block", "Reduce_scatter_block", false, begin_scatter, false},
     {"Iscan", "Scan", false, begin_scan, false},
     {"Ibcast", "Bcast", false, begin_bcast, false},
+    {"Iallgather", "Allgather", false, begin_allgather, false},
+    {"Ialltoall", "Alltoall", false, begin_alltoall, false},
+    {"Igather", "Gather", false, begin_gather, false},
     {"Allreduce_init", "Allreduce", true, make_allreduce, true},
 };
 
