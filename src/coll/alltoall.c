@@ -165,6 +165,7 @@ void fr_coll_alltoall_begin(struct fr_coll_task *task, struct fr_coll_team *team
         .plan = plan_move,
         .move = move,
         .steps = 1,
+        .moment_ns = fr_policy_exchange_moment_ns(fr_device_owns(&exchange->send_range)),
         .operation = (void *)(uintptr_t)exchange,
     };
     if (spares_own(exchange))

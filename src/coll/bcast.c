@@ -139,6 +139,7 @@ void fr_coll_bcast_begin(struct fr_coll_task *task, struct fr_coll_team *team,
         .plan = plan_move,
         .move = push,
         .steps = is_split ? 2 : 1,
+        .moment_ns = fr_policy_exchange_moment_ns(is_root),
         .operation = bcast,
     };
     if (!is_root)

@@ -179,15 +179,16 @@ static void meter_wait(struct fr_coll_task *task, bool complete)
     }
 }
 
-// Waits a moment for ranks that come to their calls now, so that all can share the work. Those that
-// come later find a rank that computes, and the last one does the work of all.
+// Waits a moment for ranks that come to their calls now, so that this rank begins to move its bytes
+// in its call. It may compute next, and begin much later. Where the last rank to come does the work
+// of all, so that all can share it.
 static enum fr_status linger(struct fr_coll_task *task, const struct fr_coll_post *post,
                              bool *complete)
 {
     struct fr_wait time = {0};
     enum fr_status status = FR_OK;
-    const bool lingers = task->part.move_all && task->team->segment && !task->has_lingered &&
-                         fr_coll_team_is_awaited(task->team);
+    const bool lingers = task->part.moment_ns > 0 && task->team->segment && !task->has_lingered &&
+                         !task->waits && fr_coll_team_is_awaited(task->team);
     task->has_lingered = task->has_lingered || lingers;
     while (lingers && status == FR_OK && !*complete && fr_wait_ns(&time) < task->part.moment_ns) {
         fr_wait_pause();

@@ -367,6 +367,45 @@ static void test_one_for_all(struct pair *pair, enum kind kind, enum waits waits
     check(&op);
 }
 
+static void *come_soon(void *task)
+{
+    bool over = false;
+    for (int i = 0; i < 1000; i++)
+        fr_wait_yield();
+    CHECK(fr_coll_task_progress(task, &over) == FR_OK && !over);
+    return NULL;
+}
+
+// A call that does not wait, of a rank that comes first: its rank moves its bytes if the other one
+// comes in a moment, as the program may then compute.
+static void test_moment(struct pair *pair, enum kind kind)
+{
+    pthread_t thread;
+    struct operation op = {.kind = kind, .pair = pair, .seed = 41};
+    struct fr_coll_task *const both[] = {&op.tasks[0], &op.tasks[1]};
+    uint64_t random = 43;
+    bool over = false;
+    fill(pair, op.seed);
+    for (int time = 0; time < 2; time++) {
+        begin(&op, 0);
+        begin(&op, 1);
+        CHECK(op.tasks[0].part.moment_ns > 0, "operation %d", (int)kind);
+        if (time == 0)
+            run_all(both, RANKS, 1, &random, FR_OK);
+    }
+    fill(pair, ++op.seed);
+    op.tasks[0].part.moment_ns = 60 * (int64_t)FR_SECOND_NS;
+    pair->teams[0].is_awaited = true;
+    CHECK(pthread_create(&thread, NULL, come_soon, &op.tasks[1]) == 0);
+    CHECK(fr_coll_task_progress(&op.tasks[0], &over) == FR_OK && !over);
+    CHECK(op.tasks[0].stage > FR_COLL_STAGE_MOVE, "operation %d has come to stage %d", (int)kind,
+          (int)op.tasks[0].stage);
+    pair->teams[0].is_awaited = false;
+    pthread_join(thread, NULL);
+    run_all(both, RANKS, 1, &random, FR_OK);
+    check(&op);
+}
+
 // A reduction that CPUs can do by posts, where so many ranks take no part in the task. One round is
 // enough where none does. In slabs the data are longer than a post.
 static void test_short(struct pair *pair, int declining, bool fails)
@@ -490,6 +529,8 @@ static void run_tasks(void)
     for (int waits = NOBODY; waits <= FIRST_SOON && !in_slabs; waits++)
         for (int kind = REDUCE; kind <= SCATTER; kind++)
             test_one_for_all(&pairs[0], (enum kind)kind, (enum waits)waits);
+    for (int kind = ALLTOALL; kind <= BCAST && !in_slabs; kind += BCAST - ALLTOALL)
+        test_moment(&pairs[0], (enum kind)kind);
     for (int declining = 0; declining <= RANKS; declining++) {
         test_short(&pairs[0], declining, false);
         if (declining > 0)

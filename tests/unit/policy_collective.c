@@ -72,6 +72,7 @@ static void test_by_one(void)
     CHECK(fr_policy_reduction_moment_ns(8, 2, true) > 0);
     CHECK(fr_policy_reduction_moment_ns(SIZE_MAX, 1, false) == 0);
     CHECK(fr_policy_reduction_moment_ns(SIZE_MAX, 1, true) == 0);
+    CHECK(fr_policy_exchange_moment_ns(true) > 0 && fr_policy_exchange_moment_ns(false) == 0);
     for (int ranks = 3; ranks <= 72; ranks++) {
         size_t most = (size_t)(128 << 20) / (size_t)(ranks - 2);
         CHECK(fr_policy_reduction_suits_one(most, ranks, false));

@@ -59,8 +59,9 @@ struct fr_coll_part {
     // it or none. The others may be in no call that goes on with the task.
     enum fr_status (*move_all)(struct fr_coll_team *team, void *operation,
                                struct fr_device_work *work);
-    // How long ranks look whether the others come too, and would share the work of one that moves
-    // all.
+    // How long a call that does not wait looks whether the others come too, so that this rank moves
+    // its bytes while the program computes; 0: not at all. Ranks that come so soon share the work
+    // of one that moves all.
     int64_t moment_ns;
     void *operation;
 };

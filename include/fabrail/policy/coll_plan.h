@@ -32,6 +32,9 @@ bool fr_policy_reduction_suits_one(size_t bytes, int ranks, bool is_scattered);
 // where a share would save no more.
 int64_t fr_policy_reduction_moment_ns(size_t bytes, int ranks, bool is_scattered);
 
+// Returns the same for an exchange or a broadcast, in which each rank moves what it `sends`.
+int64_t fr_policy_exchange_moment_ns(bool sends);
+
 // Returns the most multiprocessors of a kernel that does the work of all ranks, of which `sharers`
 // are on its GPU: theirs are idle meanwhile. `sms` is the most of one rank, 0 for the default.
 unsigned fr_policy_sms_of(unsigned sms, int sharers);
