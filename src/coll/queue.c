@@ -96,13 +96,15 @@ static enum fr_status go_on(struct fr_coll_queued *queued, bool *over)
     return queued->fallback(queued, over);
 }
 
-void fr_coll_queue_progress_held(struct fr_coll_team *team)
+// Goes on with the queued tasks of a team in hand. With `waits` it waits for the device.
+static void go_on_with_all(struct fr_coll_team *team, bool waits)
 {
     struct fr_coll_queued *first;
     if (team->segment)
         fr_coll_segment_await(team->segment, fr_coll_team_is_awaited(team));
     while ((first = first_of(&team->queue))) {
         bool over = false;
+        first->task.waits = waits;
         enum fr_status status = go_on(first, &over);
         if (!over)
             return;
@@ -110,10 +112,16 @@ void fr_coll_queue_progress_held(struct fr_coll_team *team)
     }
 }
 
+void fr_coll_queue_progress_held(struct fr_coll_team *team)
+{
+    go_on_with_all(team, false);
+}
+
 // One look at all queues.
 struct look {
     uint64_t number;
     bool is_call;     // it is made in a call, not by the thread
+    bool waits;       // for the device
     int64_t quiet_ns; // for which no call has looked at a team that the thread takes in hand
 };
 
@@ -157,7 +165,7 @@ static void progress(struct look look)
     struct fr_coll_team *team;
     while ((team = take_unseen(&look))) {
         fr_core_unlock(&lock);
-        fr_coll_queue_progress_held(team);
+        go_on_with_all(team, look.waits);
         fr_core_lock(&lock);
         release(team);
     }
@@ -167,6 +175,11 @@ static void progress(struct look look)
 void fr_coll_queue_progress(void)
 {
     progress((struct look){.is_call = true});
+}
+
+void fr_coll_queue_progress_waiting(void)
+{
+    progress((struct look){.is_call = true, .waits = true});
 }
 
 void fr_coll_queue_progress_untended(int64_t quiet_ns)

@@ -25,6 +25,13 @@ static bool is_due(struct fr_request_op *op)
            atomic_load_explicit(&coll->team->notices, memory_order_relaxed) != 0;
 }
 
+static void wait_for_device(struct fr_request_op *op)
+{
+    const struct fr_intercept_nonblocking *coll = op->schedule->own;
+    if (!atomic_load(&coll->queued.over))
+        fr_coll_queue_progress_waiting();
+}
+
 // Ends the operation when its task is over. The queue's thread may have ended that, and has left to
 // tell the others why before it says so.
 static bool advance(struct fr_request_op *op)
@@ -143,6 +150,7 @@ static enum fr_status attach(struct fr_intercept_nonblocking *coll)
     op->schedule->awaited = &coll->team->nonblocking_awaited;
     op->schedule->spins = &coll->team->nonblocking_spins;
     op->schedule->is_due = is_due;
+    op->schedule->wait_for_device = wait_for_device;
     op->schedule->advance = advance;
     op->schedule->release = release;
     return op->persistent && coll->kind->reads_args

@@ -176,15 +176,19 @@ static void look_at_own(struct fr_request_op *op)
         (void)!fr_request_deliver(&op, &no_status, &error, 1); // a failure stays with it
 }
 
-// Begins to wait for a schedule. Where nothing else is under way, it is looked at alone for about
-// as long as a blocking call looks at it. A look takes twice the time.
-static struct fr_wait begin_schedule(const struct fr_request_schedule *schedule)
+// Returns whether an operation that is waited for is the only one under way.
+static bool is_alone(void)
+{
+    return atomic_load_explicit(&fr_request_active_count, memory_order_relaxed) == 1 &&
+           atomic_load_explicit(&fr_request_posted_count, memory_order_relaxed) == 0;
+}
+
+// Begins to wait for a schedule. One that is alone is looked at for about as long as a blocking
+// call looks at it. A look takes twice the time.
+static struct fr_wait begin_schedule(const struct fr_request_schedule *schedule, bool alone)
 {
     struct fr_wait wait = {.steps_a_yield = FR_WAIT_POLLS};
-    const bool is_alone =
-        atomic_load_explicit(&fr_request_active_count, memory_order_relaxed) == 1 &&
-        atomic_load_explicit(&fr_request_posted_count, memory_order_relaxed) == 0;
-    if (is_alone && schedule->spins)
+    if (alone && schedule->spins)
         wait.spins = atomic_load_explicit(schedule->spins, memory_order_relaxed) / 2;
     wait.pauses = wait.spins > 0;
     return wait;
@@ -193,22 +197,27 @@ static struct fr_wait begin_schedule(const struct fr_request_schedule *schedule)
 // Begins to wait for an operation. Most receivers pull within ten microseconds, and then wait for
 // what this process sends next. A send does not keep it by looking at others so early. But Open MPI
 // holds RTS back where a few dozen of them wait for one process, until this one calls it again.
-static struct fr_wait begin_wait(const struct fr_request_op *op, size_t requests)
+static struct fr_wait begin_wait(const struct fr_request_op *op, size_t requests, bool alone)
 {
     if (requests > FR_REQUEST_FEW)
         return (struct fr_wait){.steps_a_yield = FR_WAIT_POLLS / 4};
     if (op->schedule)
-        return begin_schedule(op->schedule);
+        return begin_schedule(op->schedule, alone);
     return (struct fr_wait){.spins = op->send ? 3 * FR_WAIT_POLLS : 0,
                             .steps_a_yield = FR_WAIT_POLLS};
 }
 
 void fr_request_wait_over(struct fr_request_op *op, size_t requests)
 {
-    struct fr_wait wait = begin_wait(op, requests);
+    const bool alone = op->schedule && is_alone();
+    struct fr_wait wait = begin_wait(op, requests, alone);
     if (op->schedule)
         fr_request_schedule_await(op->schedule, true);
-    while (!fr_request_is_over(op)) {
+    for (;;) {
+        if (alone && op->schedule->wait_for_device)
+            op->schedule->wait_for_device(op);
+        if (fr_request_is_over(op))
+            return;
         if (!fr_wait_step(&wait))
             continue;
         fr_request_progress();

@@ -702,6 +702,29 @@ static void test_tended(struct pair *pair)
     check(&queued.op);
 }
 
+// A call that waits for a task waits for the device, and does not ask it again and again.
+static void test_waiting(struct pair *pair)
+{
+    static struct queued queued;
+    queued.op = (struct operation){.kind = ALLTOALL, .pair = pair, .seed = 17};
+    fill(pair, 17);
+    add_task(&queued, 0);
+    add_task(&queued, 1);
+    const time_t until = time(NULL) + 60;
+    for (int rank = 0; rank < RANKS; rank++) {
+        while (queued.tasks[rank].task.stage != FR_COLL_STAGE_MOVED && time(NULL) < until)
+            fr_coll_queue_progress();
+    }
+    fr_coll_queue_progress();
+    CHECK(queued.tasks[0].task.stage == FR_COLL_STAGE_MOVED);
+    for (int looks = 0; looks < RANKS; looks++)
+        fr_coll_queue_progress_waiting();
+    for (int rank = 0; rank < RANKS; rank++)
+        CHECK(atomic_load(&queued.tasks[rank].over), "rank %d is in stage %d", rank,
+              (int)queued.tasks[rank].task.stage);
+    check(&queued.op);
+}
+
 static void run_queues(void)
 {
     struct pair pairs[2];
@@ -710,6 +733,8 @@ static void run_queues(void)
     open_pair(&pairs[1]);
     test_holds(&pairs[0].teams[0]);
     test_tended(&pairs[0]);
+    if (!in_slabs)
+        test_waiting(&pairs[0]);
     for (unsigned threads = 0; threads <= 3; threads++)
         run_queued(pairs, threads);
     static struct queued before;

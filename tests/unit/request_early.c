@@ -341,18 +341,27 @@ static void test_waits(void)
     fr_request_alone = true;
 }
 
+static unsigned waits_for_device;
+
+static void wait_for_device(struct fr_request_op *op)
+{
+    (void)op;
+    waits_for_device++;
+}
+
 // Returns how often a call that waits for a schedule looks at others. `spins` is what its ranks
 // have, `active` how many operations are under way.
 static unsigned wait_for_schedule(unsigned spins, size_t active, size_t posted)
 {
     const _Atomic unsigned kept = spins;
-    struct fr_request_schedule schedule = {.spins = &kept};
+    struct fr_request_schedule schedule = {.spins = &kept, .wait_for_device = wait_for_device};
     struct fr_request_op op = {.schedule = &schedule};
     fr_request_active_count = active;
     fr_request_posted_count = posted;
     polls_left = 4 * FR_WAIT_POLLS;
-    looks_at_others = 0;
+    looks_at_others = waits_for_device = 0;
     fr_request_wait_over(&op, 1);
+    CHECK((waits_for_device > 0) == (active == 1 && posted == 0), "%u", waits_for_device);
     return looks_at_others;
 }
 

@@ -32,6 +32,10 @@ void fr_coll_queue_leave(void);
 // Cheap when there are none.
 void fr_coll_queue_progress(void);
 
+// Goes on so in a call that waits for a task and has nothing else to do. It waits for the device as
+// well, which tells a thread that waits sooner than one that asks again and again.
+void fr_coll_queue_progress_waiting(void);
+
 // Goes on so with tasks that no call has gone on with for `quiet_ns`, as found in these looks.
 // Calls that wait for their tasks do so at every moment. Made by the thread alone.
 void fr_coll_queue_progress_untended(int64_t quiet_ns);

@@ -23,6 +23,9 @@ struct fr_request_schedule {
     // Goes on as that does, in a look of a call that waits, and returns whether `advance` has more
     // to do. NULL: it may have.
     bool (*is_due)(struct fr_request_op *op);
+    // Goes on so in a call that waits for this operation while nothing else is under way. May wait
+    // for the device, and for no other rank. NULL: there is nothing to wait for.
+    void (*wait_for_device)(struct fr_request_op *op);
     // Another thread goes on with it as well, and no data of the device depend on it. So calls
     // about other things need not be looked at for its sake. Written by `start`.
     bool is_quiet;
