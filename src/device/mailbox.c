@@ -151,6 +151,24 @@ void fr_device_mailbox_leave(struct fr_device_mailbox *mailbox, bool late)
         atomic_store_explicit(&shunned_ns, fr_time_coarse_ns() + SHUN_NS, memory_order_relaxed);
 }
 
+void fr_device_mailboxes_forget(const struct fr_device_kernels *kernels)
+{
+    struct fr_device_stream *streams[MOST_AT_ONCE];
+    unsigned count = 0;
+    fr_core_lock(&lock);
+    for (unsigned i = 0; i < MOST_AT_ONCE; i++) {
+        struct fr_device_mailbox *mailbox = &mailboxes[i];
+        if (mailbox->state <= UNDER_WAY || mailbox->kernels != kernels)
+            continue;
+        streams[count++] = mailbox->stream;
+        mailbox->state = FREE;
+    }
+    fr_core_unlock(&lock);
+    atomic_fetch_sub_explicit(&left_behind, count, memory_order_relaxed);
+    for (unsigned i = 0; i < count; i++)
+        streams[i]->ops->stream_give(streams[i], true);
+}
+
 // Words may be gone with their context, so they are not looked at. A kernel that was dismissed is
 // over by now. The stream of a late one is lost, since it might never be.
 void fr_device_mailboxes_release(void)

@@ -45,6 +45,10 @@ void fr_device_mailbox_end(struct fr_device_mailbox *mailbox, bool failed);
 // for a while.
 void fr_device_mailbox_leave(struct fr_device_mailbox *mailbox, bool late);
 
+// Forgets the kernels that were left behind in a context that is destroyed. What describes it is
+// about to be freed. Words and work are gone with the context.
+void fr_device_mailboxes_forget(const struct fr_device_kernels *kernels);
+
 // Forgets the kernels that were left behind. Called before the devices are released.
 void fr_device_mailboxes_release(void);
 

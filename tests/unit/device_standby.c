@@ -151,6 +151,31 @@ static void test_release(void)
     CHECK(fr_device_standby_copy(&standby, bytes, 8) == FR_OK);
 }
 
+// A kernel is left behind, and its context is reset: the words of both are gone. The kernels of the
+// context that comes in its place may be described where those of the first one were.
+static void test_reset(void)
+{
+    struct fr_device_standby standby;
+    CUcontext context = NULL;
+    for (int round = 0; round < 8; round++) {
+        CHECK(begin(GUARD, &standby), "%d", round);
+        fail("cuStreamQuery", 1, CUDA_ERROR_NOT_READY);
+        CHECK(fr_device_standby_copy(&standby, bytes, 8) == FR_ERR_UNSUPPORTED, "%d", round);
+        fail("cuStreamQuery", 0, 0);
+        fr_device_standby_end(&standby);
+        CU(cuDevicePrimaryCtxReset_v2(0));
+        CU(cuDevicePrimaryCtxRetain(&context, 0));
+        CU(cuCtxSetCurrent(context));
+        CHECK(driver_allocate(FR_KIND_MALLOC, 0, SPACE, &target));
+        CHECK(fr_device_query(target.address, &range) == FR_OK);
+        fill();
+        CHECK(begin(GUARD, &standby), "after reset %d", round);
+        CHECK(fr_device_standby_copy(&standby, bytes, 8) == FR_OK, "after reset %d", round);
+        memcpy(expected + GUARD, bytes, 8);
+        check_target("after a reset", 8, GUARD);
+    }
+}
+
 // The driver waits for kernels before it frees memory, so one that stands by gives up meanwhile.
 static void test_freed(void)
 {
@@ -184,6 +209,7 @@ int main(void)
     test_not_started();
     test_refusals();
     test_release();
+    test_reset();
     test_freed();
     fr_device_release();
     return check_result();

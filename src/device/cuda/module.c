@@ -7,6 +7,7 @@
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
+#include "device/mailbox.h"
 #include "fabrail/core/time.h"
 #include "fabrail/device/round.h"
 #include "fabrail/device/shape.h"
@@ -237,6 +238,8 @@ static struct fr_cuda_kernels *get(CUcontext context)
         return NULL;
     struct fr_cuda_kernels *stale = NULL;
     struct fr_cuda_kernels *kernels = find(context, context_id, &stale);
+    if (stale != NULL)
+        fr_device_mailboxes_forget(&stale->base);
     free(stale);
     if (kernels == NULL) {
         kernels = was_full_lately() ? NULL : calloc(1, sizeof(*kernels));
