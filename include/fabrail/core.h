@@ -160,6 +160,36 @@ FR_UNANALYSED static inline void fr_core_lock(struct fr_lock *lock) FR_ACQUIRES(
     if (FR_UNLIKELY(atomic_exchange_explicit(&lock->held, true, memory_order_acquire)))
         fr_core_lock_wait(lock);
 }
+// Says whether one thread alone calls MPI, and Fabrail has no thread of its own. It is set when MPI
+// has started, and ends for good before a second such thread begins.
+extern bool fr_core_serial;
+// Sets it. Once `yes` was false it stays so.
+void fr_core_set_serial(bool yes);
+// Sets a flag, and adds to a counter, that only threads in calls of MPI change, and Fabrail's own.
+// Both return what was there before. While one such thread alone is there, they cost no atomic
+// instruction, which would wait for all that the CPU has yet to store.
+static inline bool fr_core_set_in_call(_Atomic bool *flag)
+{
+    if (FR_UNLIKELY(!fr_core_serial))
+        return atomic_exchange_explicit(flag, true, memory_order_acquire);
+    bool before = atomic_load_explicit(flag, memory_order_relaxed);
+    atomic_store_explicit(flag, true, memory_order_relaxed);
+    return before;
+}
+static inline size_t fr_core_add_in_call(_Atomic size_t *counter, size_t more)
+{
+    if (FR_UNLIKELY(!fr_core_serial))
+        return atomic_fetch_add_explicit(counter, more, memory_order_acq_rel);
+    size_t before = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, before + more, memory_order_release);
+    return before;
+}
+// Takes a lock that only such threads take.
+FR_UNANALYSED static inline void fr_core_lock_in_call(struct fr_lock *lock) FR_ACQUIRES(lock)
+{
+    if (FR_UNLIKELY(fr_core_set_in_call(&lock->held)))
+        fr_core_lock_wait(lock);
+}
 // Gives back a lock, on the thread that holds it.
 FR_UNANALYSED static inline void fr_core_unlock(struct fr_lock *lock) FR_RELEASES(lock)
 {

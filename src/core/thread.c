@@ -77,6 +77,7 @@ static bool create(struct fr_thread *thread)
 
 bool fr_thread_start(struct fr_thread *thread)
 {
+    fr_core_set_serial(false);
     pthread_mutex_lock(&thread->mutex);
     if (thread->state == FR_THREAD_UNSTARTED && !atomic_load(&thread->stops)) {
         bool runs = create(thread);

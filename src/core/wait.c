@@ -58,6 +58,15 @@ enum fr_wait_verdict fr_wait_judge(struct fr_wait *wait, uint64_t limit_s)
     return FR_WAIT_LONG;
 }
 
+bool fr_core_serial;
+
+void fr_core_set_serial(bool yes)
+{
+    static bool never;
+    never = never || !yes;
+    fr_core_serial = !never;
+}
+
 void fr_core_lock_wait(struct fr_lock *lock)
 {
     struct fr_wait wait = {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The cache of layouts, by datatype handle. A table under a lock holds one reference to each
 // layout. In front of it every thread remembers the few layouts that it used last. So the usual
-// acquire is a compare and an atomic increment.
+// acquire is a compare and an increment.
 #include "config.h"
 
 #include "datatype/datatype_int.h"
@@ -162,7 +162,7 @@ static void destroy(struct fr_datatype_private *entry)
 
 static void drop(struct fr_datatype_private *entry)
 {
-    if (atomic_fetch_sub_explicit(&entry->references, 1, memory_order_acq_rel) == 1)
+    if (fr_core_add_in_call(&entry->references, (size_t)-1) == 1)
         destroy(entry);
 }
 
@@ -191,13 +191,13 @@ static struct fr_datatype_private *find(fr_word type)
 {
     struct fr_datatype_private *entry = find_recent(type);
     if (FR_LIKELY(entry != NULL)) {
-        atomic_fetch_add_explicit(&entry->references, 1, memory_order_relaxed);
+        (void)fr_core_add_in_call(&entry->references, 1);
         return entry;
     }
     fr_core_lock(&table_lock);
     entry = find_in_table(type);
     if (entry)
-        atomic_fetch_add_explicit(&entry->references, 1, memory_order_relaxed);
+        (void)fr_core_add_in_call(&entry->references, 1);
     fr_core_unlock(&table_lock);
     return entry;
 }
@@ -212,9 +212,9 @@ static struct fr_datatype_private *enter(struct fr_datatype_private *made)
     if (!entry) {
         HASH_ADD(hh, table, type, sizeof(made->type), made);
         if (FR_HASH_HAS(made))
-            atomic_fetch_add_explicit(&made->references, 1, memory_order_relaxed);
+            (void)fr_core_add_in_call(&made->references, 1);
     } else {
-        atomic_fetch_add_explicit(&entry->references, 1, memory_order_relaxed);
+        (void)fr_core_add_in_call(&entry->references, 1);
     }
     fr_core_unlock(&table_lock);
     if (!entry)
@@ -429,7 +429,7 @@ enum fr_status fr_datatype_make(const struct fr_datatype_group *groups, size_t c
 
 void fr_datatype_keep(const struct fr_layout *layout)
 {
-    atomic_fetch_add_explicit(&layout->private->references, 1, memory_order_relaxed);
+    (void)fr_core_add_in_call(&layout->private->references, 1);
 }
 
 void fr_datatype_release(const struct fr_layout *layout)

@@ -37,7 +37,7 @@ static struct fr_ipc_entry *entry_of(struct fr_list *link)
 static struct fr_ipc_entry *make_entry(void)
 {
     struct fr_ipc_entry *entry = NULL;
-    fr_core_lock(&lock);
+    fr_core_lock_in_call(&lock);
     if (!fr_list_is_empty(&spare)) {
         entry = entry_of(spare.next);
         fr_list_remove(&entry->link);
@@ -64,7 +64,7 @@ static void destroy_all(struct fr_list *gone)
             fr_device_import_close(&entry->memory);
         if (entry->dropped && entry->by_descriptor && entry->status == FR_OK)
             fr_ipc_say_unmapped(entry->rank, entry->key.owner, entry->key.buffer_id);
-        fr_core_lock(&lock);
+        fr_core_lock_in_call(&lock);
         if (entry->status == FR_OK)
             count_mapped(0, entry->bytes);
         put_away(entry);
@@ -100,7 +100,7 @@ static struct fr_ipc_entry *find(const struct fr_ipc_key *key) FR_REQUIRES(lock)
 
 struct fr_ipc_entry *fr_ipc_cache_find(const struct fr_ipc_key *key)
 {
-    fr_core_lock(&lock);
+    fr_core_lock_in_call(&lock);
     struct fr_ipc_entry *entry = find(key);
     if (entry != NULL) {
         entry->pins++;
@@ -114,7 +114,7 @@ struct fr_ipc_entry *fr_ipc_cache_find(const struct fr_ipc_key *key)
 struct fr_ipc_entry *fr_ipc_cache_find_any(const struct fr_ipc_handle *handle)
 {
     struct fr_ipc_entry *found = NULL;
-    fr_core_lock(&lock);
+    fr_core_lock_in_call(&lock);
     for (struct fr_list *at = recent.next; at != &recent && found == NULL; at = at->next) {
         struct fr_ipc_entry *entry = entry_of(at);
         if (entry->status == FR_OK && entry->key.owner == handle->owner.cookie &&
@@ -153,7 +153,7 @@ static void trim(size_t used, size_t most, struct fr_list *gone) FR_REQUIRES(loc
 void fr_ipc_cache_put(struct fr_ipc_entry *entry, bool drop)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
-    fr_core_lock(&lock);
+    fr_core_lock_in_call(&lock);
     if (drop && entry->listed) {
         entry->dropped = true;
         unlist(entry, &gone);
@@ -172,7 +172,7 @@ void fr_ipc_cache_put(struct fr_ipc_entry *entry, bool drop)
 static void drop_older(const struct fr_ipc_handle *handle)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
-    fr_core_lock(&lock);
+    fr_core_lock_in_call(&lock);
     for (struct fr_list *at = recent.next, *next; at != &recent; at = next) {
         struct fr_ipc_entry *entry = entry_of(at);
         next = at->next;
@@ -188,7 +188,7 @@ static void drop_older(const struct fr_ipc_handle *handle)
 bool fr_ipc_drop_idle(void)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
-    fr_core_lock(&lock);
+    fr_core_lock_in_call(&lock);
     for (struct fr_list *at = recent.next, *next; at != &recent; at = next) {
         next = at->next;
         if (entry_of(at)->pins > 0 || entry_of(at)->status != FR_OK)
@@ -225,7 +225,7 @@ static bool reserve(size_t bytes, bool must)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
     size_t most = fr_core_settings()->mapped_max_bytes;
-    fr_core_lock(&lock);
+    fr_core_lock_in_call(&lock);
     size_t used = mapped_bytes;
     bool fits = bytes <= most && (used <= most - bytes || used - bytes_of_idle() <= most - bytes);
     if (fits || must)
@@ -241,7 +241,7 @@ static bool reserve(size_t bytes, bool must)
 
 static void unreserve(size_t bytes)
 {
-    fr_core_lock(&lock);
+    fr_core_lock_in_call(&lock);
     count_mapped(0, bytes);
     fr_core_unlock(&lock);
 }
@@ -297,7 +297,7 @@ enum fr_status fr_ipc_cache_map(const struct fr_ipc_handle *handle,
     if (status != FR_OK)
         unreserve(handle->bytes);
     struct fr_list gone = FR_LIST_INIT(gone);
-    fr_core_lock(&lock);
+    fr_core_lock_in_call(&lock);
     if (is_lasting(status))
         *out = insert(entry, &gone);
     else
@@ -314,7 +314,7 @@ unreserve:
 
 void fr_ipc_pin_again(struct fr_ipc_mapping *mapping)
 {
-    fr_core_lock(&lock);
+    fr_core_lock_in_call(&lock);
     mapping->entry->pins++;
     fr_core_unlock(&lock);
     mapping->pinned = true;
@@ -323,7 +323,7 @@ void fr_ipc_pin_again(struct fr_ipc_mapping *mapping)
 void fr_ipc_mappings_rest(struct fr_ipc_mapping *mappings, size_t count)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
-    fr_core_lock(&lock);
+    fr_core_lock_in_call(&lock);
     for (size_t i = 0; i < count; i++) {
         if (mappings[i].pinned)
             leave(mappings[i].entry, &gone);
@@ -363,7 +363,7 @@ static void drop_dead(struct fr_ipc_mapping *mappings, size_t count)
 bool fr_ipc_mappings_wake(struct fr_ipc_mapping *mappings, size_t count)
 {
     bool all = true;
-    fr_core_lock(&lock);
+    fr_core_lock_in_call(&lock);
     for (size_t i = 0; i < count; i++) {
         struct fr_ipc_entry *entry = mappings[i].entry;
         if (entry == NULL || mappings[i].pinned)
@@ -388,7 +388,7 @@ unsigned fr_ipc_mappings_forget(const struct fr_job_process *owner, const uint64
 {
     struct fr_list gone = FR_LIST_INIT(gone);
     unsigned pinned = 0;
-    fr_core_lock(&lock);
+    fr_core_lock_in_call(&lock);
     for (struct fr_list *at = recent.next, *next; at != &recent; at = next) {
         struct fr_ipc_entry *entry = entry_of(at);
         next = at->next;

@@ -30,8 +30,7 @@ void fr_request_expect(int count)
 {
     if (count == 0)
         return;
-    size_t before =
-        atomic_fetch_add_explicit(&fr_request_expected, (size_t)count, memory_order_relaxed);
+    size_t before = fr_core_add_in_call(&fr_request_expected, (size_t)count);
     if (before == 0 || before + (size_t)count == 0) // all that are expected are one reason
         atomic_fetch_add_explicit(&fr_rndv_reasons, before == 0 ? 1 : (size_t)-1,
                                   memory_order_relaxed);

@@ -309,7 +309,7 @@ enum fr_status fr_request_deliver(struct fr_request_op *const *ops, void *const 
     for (size_t i = 0; i < count; i++) {
         if (is_fetched(ops[i]) || is_over(ops[i]))
             continue;
-        ops[i]->delivered = true;
+        atomic_store_explicit(&ops[i]->delivered, true, memory_order_release);
         ops[i]->receive.cut = FR_CUT_NOT;
         if (ops[i]->arrival)
             continue;

@@ -18,7 +18,7 @@ static size_t pool_count FR_GUARDED_BY(pool_lock);
 
 static struct fr_request_op *pool_take(void)
 {
-    fr_core_lock(&pool_lock);
+    fr_core_lock_in_call(&pool_lock);
     struct fr_request_op *op = pool;
     if (op) {
         pool = op->next;
@@ -30,7 +30,7 @@ static struct fr_request_op *pool_take(void)
 
 static bool pool_give(struct fr_request_op *op)
 {
-    fr_core_lock(&pool_lock);
+    fr_core_lock_in_call(&pool_lock);
     bool room = pool_count < POOL_LIMIT;
     if (room) {
         op->next = pool;

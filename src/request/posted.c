@@ -41,6 +41,7 @@ void fr_request_set_serial(bool yes)
     static bool never;
     never = never || !yes;
     fr_request_serial = !never;
+    fr_core_set_serial(yes);
     set_alone();
 }
 
@@ -48,16 +49,6 @@ void fr_request_handler_made(void)
 {
     atomic_store_explicit(&fr_request_has_handler, true, memory_order_relaxed);
     set_alone();
-}
-
-static void add_to_count(size_t more)
-{
-    _Atomic size_t *counter = &fr_request_posted_count;
-    if (FR_LIKELY(fr_request_serial))
-        atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
-                              memory_order_release);
-    else
-        atomic_fetch_add_explicit(counter, more, memory_order_release);
 }
 
 static uint64_t word_of_way(size_t first, unsigned way)
@@ -86,7 +77,7 @@ static inline __attribute__((always_inline)) struct fr_request_posted *find_entr
     const size_t way = way_of(first, stale);
     if (FR_UNLIKELY(way != FR_WAYS) &&
         fr_request_word_change(&fr_request_posted_words[first + way], stale, added)) {
-        add_to_count((size_t)-1);
+        (void)fr_core_add_in_call(&fr_request_posted_count, (size_t)-1);
         return &fr_request_posted_entries[first + way];
     }
     for (size_t i = first; i < first + FR_WAYS; i++) {
@@ -138,7 +129,7 @@ int fr_request_posted_add(enum fr_fn fn, const fr_word *args, fr_word request)
         return add_op(&receive, request);
     }
     fill(entry, fn, args);
-    add_to_count(1);
+    (void)fr_core_add_in_call(&fr_request_posted_count, 1);
     atomic_store_explicit(fr_request_word_at(entry), fr_request_word_of(request, FR_READY),
                           memory_order_release);
     if (FR_UNLIKELY(!fr_request_serial))
@@ -196,7 +187,7 @@ __attribute__((cold)) struct fr_request_posted *fr_request_posted_begin(enum fr_
     struct fr_request_posted *entry = has_word(request) ? find_entry(request) : NULL;
     if (entry) {
         fill(entry, fn, args);
-        add_to_count(1);
+        (void)fr_core_add_in_call(&fr_request_posted_count, 1);
         atomic_store_explicit(fr_request_word_at(entry), fr_request_word_of(request, FR_CLAIMED),
                               memory_order_release);
     }
@@ -282,7 +273,7 @@ void fr_request_posted_unclaim(struct fr_request_posted *const *posted, size_t c
 void fr_request_posted_forget(struct fr_request_posted *receive)
 {
     let_go(fr_request_word_at(receive), FR_FREE);
-    add_to_count((size_t)-1);
+    (void)fr_core_add_in_call(&fr_request_posted_count, (size_t)-1);
 }
 
 bool fr_request_posted_end(struct fr_request_posted **posted, size_t count, const char *statuses)
@@ -304,7 +295,7 @@ bool fr_request_posted_end(struct fr_request_posted **posted, size_t count, cons
         ended++;
     }
     if (ended)
-        add_to_count(0 - ended);
+        (void)fr_core_add_in_call(&fr_request_posted_count, 0 - ended);
     return i == count;
 }
 

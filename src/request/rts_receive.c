@@ -382,7 +382,7 @@ static void begin_arrival(struct fr_request_op *op, struct fr_request_arrival *a
     arrival->recv->apart = true;
     arrival->ends_doubt = is_doubt_of(incoming, &arrival->doubt);
     bool is_short = fr_rndv_incoming_is_short(incoming);
-    atomic_fetch_add_explicit(is_short ? &fr_request_flying : &by_network, 1, memory_order_relaxed);
+    (void)fr_core_add_in_call(is_short ? &fr_request_flying : &by_network, 1);
     if (!is_short)
         note_movement();
     arrival->is_short = is_short;
@@ -419,14 +419,13 @@ static void end_arrival(struct fr_request_op *op)
 {
     struct fr_request_arrival *arrival = op->arrival;
     struct arrivals *group = arrival->group;
-    atomic_fetch_sub_explicit(arrival->is_short ? &fr_request_flying : &by_network, 1,
-                              memory_order_relaxed);
+    (void)fr_core_add_in_call(arrival->is_short ? &fr_request_flying : &by_network, (size_t)-1);
     if (FR_UNLIKELY(arrival->ends_doubt))
         end_doubts(&arrival->doubt, 1);
     (void)conclude(op, arrival->recv); // a failure stays with the operation
     op->arrival = NULL;
-    op->delivered = true;
-    if (atomic_fetch_sub(&group->left, 1) == 1)
+    atomic_store_explicit(&op->delivered, true, memory_order_release);
+    if (fr_core_add_in_call(&group->left, (size_t)-1) == 1)
         free(group);
 }
 

@@ -29,6 +29,7 @@ static struct fr_request_op anchor FR_GUARDED_BY(table_lock);
 // Operations that found no memory for an entry in the table; searched one by one.
 static struct fr_request_op *overflow FR_GUARDED_BY(table_lock);
 static size_t early_count FR_GUARDED_BY(table_lock);
+static size_t receive_count FR_GUARDED_BY(table_lock); // that an RTS may be brought to
 
 static void overflow_add(struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
@@ -124,6 +125,7 @@ static void count_in(struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
     add_to(&fr_request_tracked_count, 1);
     add_to(&fr_request_special_count, !op->plain);
+    receive_count += op->receive.takes_rts;
     count_active(op, !op->persistent || op->active);
 }
 
@@ -131,6 +133,7 @@ static void count_out(struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
     count_active(op, false);
     add_to(&fr_request_special_count, op->plain ? 0 : (size_t)-1);
+    receive_count -= op->receive.takes_rts;
     add_to(&fr_request_tracked_count, (size_t)-1);
 }
 
@@ -156,7 +159,7 @@ static void remove_first(struct fr_request_op *op) FR_REQUIRES(table_lock)
 void fr_request_table_remove(struct fr_request_op *op)
 {
     struct fr_request_op *first = NULL;
-    fr_core_lock(&table_lock);
+    fr_core_lock_in_call(&table_lock);
     if (FR_HASH_HAS(op)) {
         remove_first(op);
     } else {
@@ -204,7 +207,7 @@ static struct fr_request_op *mark_abandoned(struct fr_request_op *list, fr_word 
 static struct fr_request_op *find_abandoned(fr_word request)
 {
     struct fr_request_op *first = NULL;
-    fr_core_lock(&table_lock);
+    fr_core_lock_in_call(&table_lock);
     HASH_FIND(hh, table, &request, sizeof(request), first);
     struct fr_request_op *op = mark_abandoned(first, request);
     op = op ? op : mark_abandoned(overflow, request);
@@ -244,7 +247,7 @@ void fr_request_table_add(struct fr_request_op *op, fr_word request)
         op->key = request;
     op->plain = is_plain(op);
     op->expects = expects(op);
-    fr_core_lock(&table_lock);
+    fr_core_lock_in_call(&table_lock);
     insert(op);
     if (op->claim.held)
         fr_request_claim(op);
@@ -258,7 +261,7 @@ void fr_request_table_add(struct fr_request_op *op, fr_word request)
 
 void fr_request_table_begin(struct fr_request_op *op)
 {
-    fr_core_lock(&table_lock);
+    fr_core_lock_in_call(&table_lock);
     op->active = true;
     count_active(op, true);
     fr_core_unlock(&table_lock);
@@ -303,7 +306,7 @@ static struct fr_request_op *find_unclaimed(fr_word request) FR_REQUIRES(table_l
 struct fr_request_op *fr_request_table_find_partitioned(fr_word request)
 {
     struct fr_request_op *op = NULL;
-    fr_core_lock(&table_lock);
+    fr_core_lock_in_call(&table_lock);
     HASH_FIND(hh, table, &request, sizeof(request), op);
     while (op && !op->parts.count)
         op = op->next;
@@ -335,7 +338,7 @@ static struct fr_request_op *find_idle(fr_word request) FR_REQUIRES(table_lock)
     while (FR_UNLIKELY(early_count > 0) && is_early(request)) {
         fr_core_unlock(&table_lock);
         fr_wait_yield();
-        fr_core_lock(&table_lock);
+        fr_core_lock_in_call(&table_lock);
     }
     return find_unclaimed(request);
 }
@@ -343,7 +346,7 @@ static struct fr_request_op *find_idle(fr_word request) FR_REQUIRES(table_lock)
 size_t fr_request_table_claim(const void *requests, size_t count, struct fr_request_op **ops)
 {
     size_t found = 0;
-    fr_core_lock(&table_lock);
+    fr_core_lock_in_call(&table_lock);
     for (size_t i = 0; i < count; i++) {
         fr_word request = fr_abi_handle_load(requests, i);
         ops[i] = request == fr_abi_mpi.REQUEST_NULL ? NULL : find_idle(request);
@@ -367,9 +370,10 @@ static bool may_claim_early(const struct fr_request_op *op) FR_REQUIRES(table_lo
 size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, size_t skip)
 {
     size_t count = 0;
-    fr_core_lock(&table_lock);
+    fr_core_lock_in_call(&table_lock);
     struct walk walk;
-    for (struct fr_request_op *op = walk_first(&walk); op && count < max; op = walk_next(&walk)) {
+    struct fr_request_op *op = receive_count > 0 ? walk_first(&walk) : NULL;
+    for (; op && count < max; op = walk_next(&walk)) {
         if (!may_claim_early(op) || (skip > 0 && skip--))
             continue;
         fr_request_claim(op);
@@ -383,7 +387,7 @@ size_t fr_request_table_claim_receives(struct fr_request_op **ops, size_t max, s
 
 void fr_request_table_end(struct fr_request_op *op)
 {
-    fr_core_lock(&table_lock);
+    fr_core_lock_in_call(&table_lock);
     op->active = false;
     if (op->persistent)
         count_active(op, false);
@@ -395,7 +399,7 @@ void fr_request_table_end(struct fr_request_op *op)
 size_t fr_request_table_take_incoming(struct fr_rndv_incoming *incoming, size_t max)
 {
     size_t count = 0;
-    fr_core_lock(&table_lock);
+    fr_core_lock_in_call(&table_lock);
     struct walk walk;
     for (struct fr_request_op *op = walk_first(&walk); op && count < max; op = walk_next(&walk)) {
         bool is_abandoned = op->claim.held && !is_claimed(op);
@@ -415,7 +419,7 @@ static bool is_fetched_by(const struct fr_request_sync *sync, const struct fr_re
 bool fr_request_table_awaits(const struct fr_request_sync *sync)
 {
     bool any = false;
-    fr_core_lock(&table_lock);
+    fr_core_lock_in_call(&table_lock);
     struct walk walk;
     for (struct fr_request_op *op = walk_first(&walk); op && !any; op = walk_next(&walk))
         any = is_fetched_by(sync, op);
@@ -426,7 +430,7 @@ bool fr_request_table_awaits(const struct fr_request_sync *sync)
 int fr_request_table_next_target(const struct fr_request_sync *sync, int after)
 {
     int next = INT_MAX;
-    fr_core_lock(&table_lock);
+    fr_core_lock_in_call(&table_lock);
     struct walk walk;
     for (struct fr_request_op *op = walk_first(&walk); op; op = walk_next(&walk)) {
         if (is_fetched_by(sync, op) && op->rma.target > after && op->rma.target < next)
@@ -439,7 +443,7 @@ int fr_request_table_next_target(const struct fr_request_sync *sync, int after)
 struct fr_request_op *fr_request_table_begin_fetch(const struct fr_request_sync *sync)
 {
     struct fr_request_op *found = NULL;
-    fr_core_lock(&table_lock);
+    fr_core_lock_in_call(&table_lock);
     struct walk walk;
     for (struct fr_request_op *op = walk_first(&walk); op && !found; op = walk_next(&walk)) {
         unsigned char state = FR_COPY_AWAITED;
@@ -454,7 +458,7 @@ struct fr_request_op *fr_request_table_begin_fetch(const struct fr_request_sync 
 bool fr_request_needs_comm(fr_word comm)
 {
     bool needed = false;
-    fr_core_lock(&table_lock);
+    fr_core_lock_in_call(&table_lock);
     struct walk walk;
     for (struct fr_request_op *op = walk_first(&walk); op && !needed; op = walk_next(&walk))
         needed = op->schedule && op->object == comm;
@@ -465,7 +469,7 @@ bool fr_request_needs_comm(fr_word comm)
 void fr_request_comm_change(fr_word comm, char before, char after)
 {
     fr_request_posted_promote_on(comm);
-    fr_core_lock(&table_lock);
+    fr_core_lock_in_call(&table_lock);
     struct walk walk;
     for (struct fr_request_op *op = walk_first(&walk); op; op = walk_next(&walk))
         fr_request_op_comm_change(op, comm, before, after);
@@ -475,7 +479,7 @@ void fr_request_comm_change(fr_word comm, char before, char after)
 
 void fr_request_table_unclaim(struct fr_request_op *const *ops, size_t count)
 {
-    fr_core_lock(&table_lock);
+    fr_core_lock_in_call(&table_lock);
     for (size_t i = 0; i < count; i++) {
         if (!ops[i])
             continue;

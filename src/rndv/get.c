@@ -184,7 +184,7 @@ static struct fr_rndv_flight *take_off(struct fr_rndv_recv *const *recvs,
     atomic_init(&flight->is_awaited, false);
     atomic_init(&flight->over, !pull->in_reach);
     flight->lock = (struct fr_lock)FR_LOCK_INIT;
-    fr_core_lock(&flight->lock);
+    fr_core_lock_in_call(&flight->lock);
     flight->status = pull->in_reach ? FR_OK : pull_over_host(recvs[0], pieces);
     if (pull->in_reach)
         push(flight, pull, pieces, count);
@@ -195,7 +195,7 @@ static struct fr_rndv_flight *take_off(struct fr_rndv_recv *const *recvs,
 // Ends a flight whose work is over, or waits for it. Returns whether it is over.
 static bool end_flight(struct fr_rndv_flight *flight, bool waits)
 {
-    fr_core_lock(&flight->lock);
+    fr_core_lock_in_call(&flight->lock);
     bool over = atomic_load_explicit(&flight->over, memory_order_relaxed);
     if (!over && (waits || fr_device_work_is_over(&flight->work))) {
         flight->status = fr_device_work_end(&flight->work);
@@ -282,7 +282,7 @@ static bool land(struct fr_rndv_recv *recv)
     pull->alone = status != FR_OK && flight->has_others;
     if (!pull->alone)
         end_piece(recv, status == FR_OK ? pull->flying : 0, status);
-    if (atomic_fetch_sub(&flight->users, 1) == 1)
+    if (fr_core_add_in_call(&flight->users, (size_t)-1) == 1)
         free(flight);
     return true;
 }

@@ -75,7 +75,6 @@ static bool is_rts(const unsigned char *data, struct fr_rndv_rts *rts)
 static void prefetch(const struct fr_rndv_slot *slot)
 {
     const char *location = (const char *)&slot->location;
-    __builtin_prefetch(&slot->word, 1);
     for (size_t at = 0; at < sizeof(slot->location); at += LINE_BYTES)
         __builtin_prefetch(location + at + LINE_BYTES - 1);
 }
@@ -96,6 +95,8 @@ bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
     bool is_own = rts.remote && (int)rts.from == fr_job_rank();
     if (is_own || (slot == NULL && !rts.remote))
         return false;
+    if (slot != NULL)
+        __builtin_prefetch(&slot->word, 1); // whose state will change
     if (slot != NULL && (!look_at(slot, &look) || look.to != fr_job_rank() ||
                          look.bytes != rts.bytes || (look.word & FR_SLOT_NUMBERS) != rts.number))
         return false;

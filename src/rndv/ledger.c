@@ -77,7 +77,7 @@ bool fr_rndv_ledger_is_crowded(void)
 
 bool fr_rndv_ledger_open(void)
 {
-    fr_core_lock(&ledger_lock);
+    fr_core_lock_in_call(&ledger_lock);
     fr_list_init(&idle_flows);
     slot_count = 0;
     add_slots(FR_RNDV_FIRST_SLOTS);
@@ -96,7 +96,7 @@ static void free_private(struct fr_rndv_ledger *ledger)
 void fr_rndv_ledger_close(void)
 {
     is_open = false;
-    fr_core_lock(&ledger_lock);
+    fr_core_lock_in_call(&ledger_lock);
     HASH_CLEAR(hh, known);
     memset(own_slots, 0, slot_count * sizeof(own_slots[0]));
     memset(flows, 0, slot_count * sizeof(flows[0]));
@@ -188,7 +188,7 @@ bool fr_rndv_ledger_is_shared_with(int rank)
 // Only messages of one thread have numbers in the order in which they are sent, hence `once`.
 void fr_rndv_mark_plain(const struct fr_rndv_address *address, size_t length, bool once)
 {
-    fr_core_lock(&ledger_lock);
+    fr_core_lock_in_call(&ledger_lock);
     uint64_t after = once ? last_number : UINT64_MAX;
     fr_core_unlock(&ledger_lock);
     enum fr_rndv_plain_news news = fr_rndv_plain_add(FR_PLAIN_TO, address, length, after);
@@ -366,7 +366,7 @@ static bool extend(struct fr_rndv_ledger *ledger)
         (ledger != atomic_load(&private) &&
          !fr_job_control_area_extend(fr_rndv_ledger_bytes(2 * (size_t)count))))
         return false;
-    fr_core_lock(&ledger_lock);
+    fr_core_lock_in_call(&ledger_lock);
     if (count == slot_count) {
         add_slots(2 * count);
         atomic_store_explicit(&ledger->more, slot_count - FR_RNDV_FIRST_SLOTS,
@@ -388,7 +388,7 @@ enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, b
         return FR_ERR_UNSUPPORTED;
     enum fr_status status;
     do {
-        fr_core_lock(&ledger_lock);
+        fr_core_lock_in_call(&ledger_lock);
         status = enter(ledger, address, shared, &entered, number);
         fr_core_unlock(&ledger_lock);
     } while (status == FR_ERR_LIMIT && extend(ledger));
@@ -464,7 +464,7 @@ void fr_rndv_ledger_free(unsigned index, bool shared)
     if (state != FR_SLOT_IN(FR_RNDV_PULLED) && state != FR_SLOT_IN(FR_RNDV_FAILED) &&
         state != FR_SLOT_SPARE)
         count_down(slot, shared);
-    fr_core_lock(&ledger_lock);
+    fr_core_lock_in_call(&ledger_lock);
     struct own_slot *entry = &own_slots[index];
     struct flow *flow = entry->flow;
     if (flow != NULL) {

@@ -25,7 +25,7 @@ static size_t pool_count FR_GUARDED_BY(pool_lock);
 
 static struct fr_rndv_pull *take_pull(void)
 {
-    fr_core_lock(&pool_lock);
+    fr_core_lock_in_call(&pool_lock);
     struct fr_rndv_pull *pull = pool;
     if (pull != NULL) {
         pool = pull->next;
@@ -41,7 +41,7 @@ static struct fr_rndv_pull *take_pull(void)
 
 static void give_pull(struct fr_rndv_pull *pull)
 {
-    fr_core_lock(&pool_lock);
+    fr_core_lock_in_call(&pool_lock);
     bool keeps = pool_count < POOL_LIMIT;
     if (keeps) {
         pull->next = pool;

@@ -40,7 +40,7 @@ static struct fr_rndv_send *take_from_pool(size_t length)
     struct fr_rndv_send *send = NULL;
     if (length > USUAL_RTS_BYTES)
         return malloc(sizeof(*send) + length);
-    fr_core_lock(&lock);
+    fr_core_lock_in_call(&lock);
     if (!fr_list_is_empty(&pool)) {
         send = send_of(pool.next);
         fr_list_remove(&send->link);
@@ -52,7 +52,7 @@ static struct fr_rndv_send *take_from_pool(size_t length)
 
 static void give_to_pool(struct fr_rndv_send *send)
 {
-    fr_core_lock(&lock);
+    fr_core_lock_in_call(&lock);
     bool keeps = pool_count < POOL_LIMIT && send->length <= USUAL_RTS_BYTES;
     if (keeps) {
         fr_list_push_front(&pool, &send->link);

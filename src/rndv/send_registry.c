@@ -18,7 +18,7 @@
 
 // Sends by the index of their slot.
 static struct {
-    atomic_flag held;
+    _Atomic bool held;
     struct fr_rndv_send *_Atomic send; // NULL for a slot that is not in use
 } sends[FR_RNDV_SLOTS];
 
@@ -42,18 +42,18 @@ struct fr_rndv_send *fr_rndv_registry_at(unsigned index)
 
 bool fr_rndv_send_try_hold(unsigned index)
 {
-    return !atomic_flag_test_and_set_explicit(&sends[index].held, memory_order_acquire);
+    return !fr_core_set_in_call(&sends[index].held);
 }
 
 void fr_rndv_send_hold(unsigned index)
 {
-    while (atomic_flag_test_and_set_explicit(&sends[index].held, memory_order_acquire))
+    while (fr_core_set_in_call(&sends[index].held))
         fr_wait_yield();
 }
 
 void fr_rndv_send_release(unsigned index)
 {
-    atomic_flag_clear_explicit(&sends[index].held, memory_order_release);
+    atomic_store_explicit(&sends[index].held, false, memory_order_release);
 }
 
 // Returns whether a receiver may be asking something of the send in this slot.

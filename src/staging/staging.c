@@ -179,7 +179,7 @@ static void cancel_reservation(size_t bytes)
 {
     if (fr_device_present()) // otherwise nothing has failed yet
         atomic_store_explicit(&pinning_failed, true, memory_order_relaxed);
-    fr_core_lock(&workspace_lock);
+    fr_core_lock_in_call(&workspace_lock);
     usage.pinned_bytes -= bytes;
     usage.pageable_bytes += bytes;
     fr_core_unlock(&workspace_lock);
@@ -197,7 +197,7 @@ static void warn_of_limit(void)
 static void release_regions(void)
 {
     struct fr_list victims = FR_LIST_INIT(victims);
-    fr_core_lock(&workspace_lock);
+    fr_core_lock_in_call(&workspace_lock);
     trim_idle(0, &victims);
     fr_core_unlock(&workspace_lock);
     destroy_all(&victims);
@@ -219,7 +219,7 @@ static struct fr_staging_block *grow(unsigned class_index)
 {
     size_t bytes = fr_staging_region_bytes(class_index);
     struct fr_list victims = FR_LIST_INIT(victims);
-    fr_core_lock(&workspace_lock);
+    fr_core_lock_in_call(&workspace_lock);
     bool reserved = reserve_pinned(bytes, &victims);
     trim_pageable(reserved ? 0 : bytes, &victims);
     if (!reserved)
@@ -232,7 +232,7 @@ static struct fr_staging_block *grow(unsigned class_index)
     struct fr_staging_region *region = create_or_trim(class_index, reserved);
     if (reserved && (region == NULL || !region->pinned))
         cancel_reservation(bytes);
-    fr_core_lock(&workspace_lock);
+    fr_core_lock_in_call(&workspace_lock);
     if (region == NULL) {
         usage.pageable_bytes -= bytes;
     } else {
@@ -254,7 +254,7 @@ static void upgrade(struct fr_staging_region *region)
         cancel_reservation(region->bytes);
         return;
     }
-    fr_core_lock(&workspace_lock);
+    fr_core_lock_in_call(&workspace_lock);
     region->pinned = true;
     fr_core_unlock(&workspace_lock);
 }
@@ -264,7 +264,7 @@ static struct fr_staging_block *borrow_cached(unsigned class_index)
 {
     struct fr_list victims = FR_LIST_INIT(victims);
     bool reserved = false;
-    fr_core_lock(&workspace_lock);
+    fr_core_lock_in_call(&workspace_lock);
     struct fr_staging_block *block = take_free(class_index);
     if (block != NULL && FR_UNLIKELY(!block->region->pinned) && block->region->lent_count == 1 &&
         !atomic_load_explicit(&pinning_failed, memory_order_relaxed)) {
@@ -319,7 +319,7 @@ static void return_block(struct fr_staging_block *block)
     struct fr_list victims = FR_LIST_INIT(victims);
     size_t keep = fr_core_settings()->staging_keep_bytes;
 
-    fr_core_lock(&workspace_lock);
+    fr_core_lock_in_call(&workspace_lock);
     atomic_store_explicit(&lent_bytes, lent_bytes - fr_staging_class_bytes(region->class_index),
                           memory_order_relaxed);
     struct fr_list *list = free_list(region->class_index);

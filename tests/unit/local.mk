@@ -2,7 +2,7 @@
 check_PROGRAMS += tests/unit/abi_caller tests/unit/abi_rows \
     tests/unit/coll_agree tests/unit/coll_host_reduce tests/unit/coll_meet tests/unit/coll_number tests/unit/coll_scale tests/unit/coll_segment \
     tests/unit/coll_slab tests/unit/coll_task \
-    tests/unit/core_hash tests/unit/core_log tests/unit/core_settings tests/unit/core_site tests/unit/core_wait \
+    tests/unit/core_calls tests/unit/core_hash tests/unit/core_log tests/unit/core_settings tests/unit/core_site tests/unit/core_wait \
     tests/unit/device_classify tests/unit/device_clique tests/unit/device_context tests/unit/device_copy \
     tests/unit/device_aperture tests/unit/device_few \
     tests/unit/device_memory tests/unit/device_mover tests/unit/device_pack tests/unit/device_present tests/unit/device_push \
@@ -93,7 +93,7 @@ tests_unit_rndv_batch_SOURCES = tests/unit/rndv_batch.c $(unit_memory_usage)
 
 # With an MPI of their own, hence with objects of their own of some files, and without the modules.
 tests_unit_request_posted_SOURCES = tests/unit/request_posted.c src/request/posted.c \
-    src/request/posted_rts.c src/abi/rows.c
+    src/request/posted_rts.c src/core/wait.c src/abi/rows.c
 tests_unit_request_posted_CFLAGS = $(AM_CFLAGS)
 tests_unit_request_posted_LDADD =
 tests_unit_request_deliver_SOURCES = tests/unit/request_deliver.c src/request/deliver.c src/abi/rows.c
