@@ -5,7 +5,6 @@
 
 #include "fabrail/coll/reduction.h"
 #include "fabrail/ipc/tuned.h"
-#include "fabrail/policy/coll_plan.h"
 
 // Slots that every rank posts.
 enum { SEND, RECEIVE, SLOTS };
@@ -28,10 +27,10 @@ static bool is_shared(const struct fr_coll_team *team, const struct fr_coll_redu
 
 // Returns what tells reductions apart. All ranks must be in the same one; other differences are for
 // the MPI library to complain of.
-static uint64_t what_of(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce)
+static uint64_t what_of(const struct fr_coll_reduce *reduce)
 {
     const uint64_t words[] = {(uint64_t)reduce->form + 1000, (uint64_t)reduce->row,
-                              (uint64_t)reduce->root, reduce->elements, is_shared(team, reduce)};
+                              (uint64_t)reduce->root, reduce->elements, reduce->is_shared};
     uint64_t what = 0;
     for (size_t i = 0; i < FR_ARRAY_LENGTH(words); i++)
         what = (what ^ words[i]) * 0x9e3779b97f4a7c15u + 1;
@@ -46,7 +45,7 @@ static struct fr_policy_slice slice_of(const struct fr_coll_team *team,
     // Work that is not shared is the root's, so that nothing has to be pushed to it.
     int index = (team->rank - reduce->root + team->size) % team->size;
     return fr_policy_slice(reduce->elements, reduce->element_bytes, team->size, index,
-                           is_shared(team, reduce));
+                           reduce->is_shared);
 }
 
 // Returns whether this rank writes its own slice straight where it belongs, whatever the workspace
@@ -96,10 +95,9 @@ static uintptr_t target_of(const struct fr_coll_team *team, const struct fr_coll
 }
 
 // Returns where the rank's own slice is in workspace.
-static struct fr_coll_slot own_source(const struct fr_coll_team *team,
-                                      const struct fr_coll_reduce *reduce)
+static struct fr_coll_slot own_source(const struct fr_coll_reduce *reduce)
 {
-    struct fr_policy_slice slice = slice_of(team, reduce);
+    struct fr_policy_slice slice = reduce->slice;
     if (!reads_own(reduce))
         slice.count = 0;
     return (struct fr_coll_slot){.address =
@@ -107,10 +105,9 @@ static struct fr_coll_slot own_source(const struct fr_coll_team *team,
                                  .bytes = slice.count * reduce->element_bytes};
 }
 
-static struct fr_coll_slot own_target(const struct fr_coll_team *team,
-                                      const struct fr_coll_reduce *reduce)
+static struct fr_coll_slot own_target(const struct fr_coll_reduce *reduce)
 {
-    struct fr_policy_slice slice = slice_of(team, reduce);
+    struct fr_policy_slice slice = reduce->slice;
     if (!writes_own(reduce) || reduce->receive.bytes == 0)
         slice.count = 0;
     if (reduce->form == FR_COLL_SCATTERED)
@@ -171,7 +168,7 @@ static enum fr_status move(struct fr_coll_team *team, void *operation, int step,
 {
     struct fr_coll_reduce *reduce = operation;
     (void)step;
-    reduce->work = describe(team, reduce, slice_of(team, reduce));
+    reduce->work = describe(team, reduce, reduce->slice);
     fr_device_reduce_begin(&reduce->mover, &reduce->work, (unsigned)fr_core_settings()->peer_sms,
                            work);
     return FR_OK;
@@ -362,7 +359,7 @@ static bool plan_move(struct fr_coll_team *team, void *operation, struct fr_devi
     struct fr_coll_reduce *reduce = operation;
     if (do_deliver(team, reduce))
         return plan_delivery(team, reduce, move);
-    reduce->work = describe(team, reduce, slice_of(team, reduce));
+    reduce->work = describe(team, reduce, reduce->slice);
     *move = (struct fr_device_move){
         .range = &reduce->mover,
         .reduction =
@@ -376,11 +373,13 @@ void fr_coll_reduce_begin(struct fr_coll_task *task, struct fr_coll_team *team,
                           struct fr_coll_reduce *reduce)
 {
     reduce->element_bytes = fr_device_reduce_element_bytes(reduce->row);
+    reduce->is_shared = is_shared(team, reduce);
+    reduce->slice = slice_of(team, reduce);
     reduce->slots[SEND] = reduce->send;
     reduce->slots[RECEIVE] = reduce->receive;
     task->part = (struct fr_coll_part){
         .call = reduce->call,
-        .what = what_of(team, reduce),
+        .what = what_of(reduce),
         .buffers = {[FR_COLL_READ] = reduce->read, [FR_COLL_WRITTEN] = reduce->written},
         .slots = reduce->slots,
         .slot_count = SLOTS,
@@ -399,7 +398,7 @@ void fr_coll_reduce_begin(struct fr_coll_task *task, struct fr_coll_team *team,
                                                    team->size, reduce->form == FR_COLL_SCATTERED),
         .operation = reduce,
     };
-    task->part.before.own = own_source(team, reduce);
-    task->part.after.own = own_target(team, reduce);
+    task->part.before.own = own_source(reduce);
+    task->part.after.own = own_target(reduce);
     fr_coll_task_begin(task, team);
 }

@@ -7,6 +7,7 @@
 
 #include "fabrail/coll/task.h"
 #include "fabrail/device/reduce.h"
+#include "fabrail/policy/coll_plan.h"
 
 // The form of a reduction: which ranks get which part of the result.
 enum fr_coll_form {
@@ -36,6 +37,8 @@ struct fr_coll_reduce {
     struct fr_coll_copy before, after; // copies if vector or result are in workspace (copies.h)
     // Written by fr_coll_reduce_begin.
     size_t element_bytes;
+    bool is_shared;               // the ranks share the work
+    struct fr_policy_slice slice; // what this rank combines
     struct fr_coll_slot slots[FR_COLL_ACCESSES];
     struct fr_device_reduction work; // what this rank's kernel does
 };
