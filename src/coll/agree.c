@@ -405,21 +405,6 @@ const struct fr_coll_slot *fr_coll_agreed_slots(const struct fr_coll_team *team)
     return team->memory->pasts[team->memory->past].slots;
 }
 
-struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_team *team)
-{
-    return team->memory->pieces;
-}
-
-struct fr_device_reshape *fr_coll_reshapes(const struct fr_coll_team *team)
-{
-    return team->memory->reshapes;
-}
-
-struct fr_pack_shape *fr_coll_shapes(const struct fr_coll_team *team)
-{
-    return team->memory->shapes;
-}
-
 bool fr_coll_agreed_layout(const struct fr_coll_team *team, int rank, struct fr_pack_shape *shape)
 {
     const struct fr_coll_past *past = &team->memory->pasts[team->memory->past];

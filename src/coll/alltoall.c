@@ -4,6 +4,8 @@
 #include "config.h"
 
 #include "fabrail/coll/alltoall.h"
+
+#include "coll/mapset.h"
 #include "fabrail/ipc/engine.h"
 
 // Returns whether this rank's own slice can go straight to where it belongs instead of to
@@ -34,7 +36,7 @@ static int rank_at(const struct fr_coll_team *team, int i)
 // Plans where the slices go. Returns false if they do not fit.
 static bool plan(const struct fr_coll_team *team, const struct fr_coll_alltoall *exchange)
 {
-    struct fr_device_push_piece *pieces = fr_coll_pieces(team);
+    struct fr_device_push_piece *pieces = team->memory->pieces;
     bool fits = true;
     for (int i = 0; i < team->size; i++) {
         int rank = rank_at(team, i);
@@ -63,8 +65,8 @@ static bool is_shaped(const struct fr_coll_team *team, const struct fr_coll_allt
 // Plans copies from this rank's layouts into those of the others. Returns false if they do not fit.
 static bool plan_shaped(const struct fr_coll_team *team, const struct fr_coll_alltoall *exchange)
 {
-    struct fr_device_reshape *copies = fr_coll_reshapes(team);
-    struct fr_pack_shape *shapes = fr_coll_shapes(team);
+    struct fr_device_reshape *copies = team->memory->reshapes;
+    struct fr_pack_shape *shapes = team->memory->shapes;
     bool fits = true;
     for (int i = 0; i < team->size; i++) {
         int rank = rank_at(team, i);
@@ -108,10 +110,10 @@ static enum fr_status move(struct fr_coll_team *team, void *operation, int step,
         return FR_ERR_TRUNCATE;
     }
     if (shaped)
-        fr_device_reshape_begin(&exchange->send_range, fr_coll_reshapes(team), (size_t)team->size,
+        fr_device_reshape_begin(&exchange->send_range, team->memory->reshapes, (size_t)team->size,
                                 sms, work);
     else
-        fr_device_push_begin(&exchange->send_range, fr_coll_pieces(team),
+        fr_device_push_begin(&exchange->send_range, team->memory->pieces,
                              sends ? (size_t)team->size : 0, choose_engine(team, exchange), sms,
                              exchange->is_synced ? FR_ORIGIN_SYNCED : FR_ORIGIN_APP, work);
     return FR_OK;
@@ -137,7 +139,7 @@ static bool plan_move(struct fr_coll_team *team, void *operation, struct fr_devi
         return true; // nothing to send
     *move = (struct fr_device_move){
         .range = &exchange->send_range,
-        .pieces = fr_coll_pieces(team),
+        .pieces = team->memory->pieces,
         .count = (size_t)team->size,
         .max_sms = (unsigned)fr_core_settings()->peer_sms,
     };

@@ -3,6 +3,8 @@
 #include "config.h"
 
 #include "fabrail/coll/bcast.h"
+
+#include "coll/mapset.h"
 #include "fabrail/ipc/engine.h"
 
 // Returns a piece of the data that goes to the same place at another rank.
@@ -29,7 +31,7 @@ static size_t plan_step(const struct fr_coll_team *team, const struct fr_coll_bc
         if (!fr_policy_bcast_send(&bcast->plan, team->rank, step, index, &send))
             continue;
         largest = send.slice.count > largest ? send.slice.count : largest;
-        fr_coll_pieces(team)[count++] = piece_of(team, bcast, &send);
+        team->memory->pieces[count++] = piece_of(team, bcast, &send);
     }
     *most = largest;
     return count;
@@ -48,8 +50,8 @@ static bool is_shaped(const struct fr_coll_team *team, const struct fr_coll_bcas
 // Plans copies from the root's layout into those of the others. Returns their number.
 static size_t plan_shaped(const struct fr_coll_team *team, const struct fr_coll_bcast *bcast)
 {
-    struct fr_device_reshape *copies = fr_coll_reshapes(team);
-    struct fr_pack_shape *shapes = fr_coll_shapes(team);
+    struct fr_device_reshape *copies = team->memory->reshapes;
+    struct fr_pack_shape *shapes = team->memory->shapes;
     struct fr_policy_send send;
     size_t count = 0;
     for (int index = 1; index < team->size; index++) {
@@ -74,13 +76,13 @@ static enum fr_status push(struct fr_coll_team *team, void *operation, int step,
     const struct fr_coll_bcast *bcast = operation;
     unsigned sms = (unsigned)fr_core_settings()->peer_sms;
     if (is_shaped(team, bcast)) {
-        fr_device_reshape_begin(&bcast->memory.range, fr_coll_reshapes(team),
+        fr_device_reshape_begin(&bcast->memory.range, team->memory->reshapes,
                                 plan_shaped(team, bcast), sms, work);
         return FR_OK;
     }
     size_t largest = 0, count = plan_step(team, bcast, step, &largest);
     enum fr_policy_size traffic = fr_policy_traffic(count, step > 0 ? count : 0);
-    fr_device_push_begin(&bcast->memory.range, fr_coll_pieces(team), count,
+    fr_device_push_begin(&bcast->memory.range, team->memory->pieces, count,
                          fr_ipc_engine(traffic, largest), sms,
                          bcast->is_synced ? FR_ORIGIN_SYNCED : FR_ORIGIN_APP, work);
     return FR_OK;
@@ -101,7 +103,7 @@ static bool plan_move(struct fr_coll_team *team, void *operation, struct fr_devi
         return false;
     *move = (struct fr_device_move){
         .range = &bcast->memory.range,
-        .pieces = fr_coll_pieces(team),
+        .pieces = team->memory->pieces,
         .count = plan_step(team, bcast, 0, &largest),
         .max_sms = (unsigned)fr_core_settings()->peer_sms,
     };

@@ -58,8 +58,9 @@ struct fr_coll_memory {
     unsigned unlooked;   // operations since the last look at what has been freed
     uint64_t freed_mark; // how much of that the others have been told
     struct fr_coll_advert *next;
-    struct fr_device_push_piece *pieces; // scratch, in the order of the transfers
-    struct fr_device_reshape *reshapes;  // scratch, too
+    // Scratch of an operation, with room for one a rank.
+    struct fr_device_push_piece *pieces;
+    struct fr_device_reshape *reshapes;
     struct fr_pack_shape *shapes;
 };
 

@@ -95,11 +95,4 @@ const struct fr_coll_slot *fr_coll_agreed_slots(const struct fr_coll_team *team)
 uintptr_t fr_coll_reach(const struct fr_coll_team *team, int rank, enum fr_coll_access access,
                         uint64_t address);
 
-// Returns scratch of the team's with room for one piece a rank.
-struct fr_device_push_piece *fr_coll_pieces(const struct fr_coll_team *team);
-
-// Returns scratch of the team's with room for one copy a rank, and for one shape a rank.
-struct fr_device_reshape *fr_coll_reshapes(const struct fr_coll_team *team);
-struct fr_pack_shape *fr_coll_shapes(const struct fr_coll_team *team);
-
 #endif
