@@ -42,7 +42,8 @@ struct fr_layout {
                 // whose last bytes have no meaning
     size_t group_count; // groups of one element; their bytes add up to size_bytes
     struct fr_datatype_group *groups;
-    struct fr_datatype_private *private; // reference count, cache links
+    struct fr_datatype_private *private; // of the cache
+    atomic_size_t *references;
 };
 
 // Finds or makes the layout of `type`. The caller owns one reference, which it gives back with
@@ -61,11 +62,21 @@ FR_MUST_CHECK enum fr_status fr_datatype_make(const struct fr_datatype_group *gr
                                               const struct fr_layout **layout);
 
 // Adds a reference to a layout of which the caller has one.
-void fr_datatype_keep(const struct fr_layout *layout);
+static inline void fr_datatype_keep(const struct fr_layout *layout)
+{
+    (void)fr_core_add_in_call(layout->references, 1);
+}
+
+// Frees a layout and its packed type. Called by fr_datatype_release alone.
+void fr_datatype_destroy(const struct fr_layout *layout);
 
 // Gives a reference back. Accepts NULL. The last one frees the packed type by a call of MPI, so it
 // must not be given back under a lock.
-void fr_datatype_release(const struct fr_layout *layout);
+static inline void fr_datatype_release(const struct fr_layout *layout)
+{
+    if (layout && fr_core_add_in_call(layout->references, (size_t)-1) == 1)
+        fr_datatype_destroy(layout);
+}
 
 // Forgets a datatype whose handle is about to be freed. Users of its layout keep their references;
 // the last one frees the packed type.

@@ -133,6 +133,7 @@ static struct fr_datatype_private *make_external(const struct fr_layout *layout)
         .group_count = list.count,
         .groups = list.items,
         .private = made,
+        .references = &made->references,
     };
     return made;
 }
@@ -153,17 +154,12 @@ const struct fr_layout *fr_datatype_external_get(const struct fr_layout *layout)
     return found == &no_external ? NULL : &found->layout;
 }
 
-static void destroy(struct fr_datatype_private *entry)
+void fr_datatype_destroy(const struct fr_layout *layout)
 {
+    struct fr_datatype_private *entry = layout->private;
     free_packed(entry);
     free_entry(atomic_load_explicit(&entry->external, memory_order_acquire));
     free_entry(entry);
-}
-
-static void drop(struct fr_datatype_private *entry)
-{
-    if (fr_core_add_in_call(&entry->references, (size_t)-1) == 1)
-        destroy(entry);
 }
 
 // Returns a layout that this thread used lately, or NULL. It is alive until its datatype is freed.
@@ -191,13 +187,13 @@ static struct fr_datatype_private *find(fr_word type)
 {
     struct fr_datatype_private *entry = find_recent(type);
     if (FR_LIKELY(entry != NULL)) {
-        (void)fr_core_add_in_call(&entry->references, 1);
+        fr_datatype_keep(&entry->layout);
         return entry;
     }
     fr_core_lock(&table_lock);
     entry = find_in_table(type);
     if (entry)
-        (void)fr_core_add_in_call(&entry->references, 1);
+        fr_datatype_keep(&entry->layout);
     fr_core_unlock(&table_lock);
     return entry;
 }
@@ -212,14 +208,14 @@ static struct fr_datatype_private *enter(struct fr_datatype_private *made)
     if (!entry) {
         HASH_ADD(hh, table, type, sizeof(made->type), made);
         if (FR_HASH_HAS(made))
-            (void)fr_core_add_in_call(&made->references, 1);
+            fr_datatype_keep(&made->layout);
     } else {
-        (void)fr_core_add_in_call(&entry->references, 1);
+        fr_datatype_keep(&entry->layout);
     }
     fr_core_unlock(&table_lock);
     if (!entry)
         return made;
-    drop(made);
+    fr_datatype_release(&made->layout);
     return entry;
 }
 
@@ -372,6 +368,7 @@ static enum fr_status make(fr_word type, struct fr_datatype_private **made)
     entry->type = type;
     entry->epoch = atomic_load(&current_epoch);
     entry->layout.private = entry;
+    entry->layout.references = &entry->references;
     atomic_init(&entry->references, 1);
     enum fr_status status = decode(entry);
     if (status != FR_OK) {
@@ -417,6 +414,7 @@ enum fr_status fr_datatype_make(const struct fr_datatype_group *groups, size_t c
         .group_count = count,
         .groups = copy,
         .private = made,
+        .references = &made->references,
     };
     for (size_t i = 0; i < count; i++)
         made->layout.size_bytes += copy[i].bytes * copy[i].n[0] * copy[i].n[1];
@@ -425,17 +423,6 @@ enum fr_status fr_datatype_make(const struct fr_datatype_group *groups, size_t c
     atomic_store(&made->references, 1);
     *layout = &made->layout;
     return FR_OK;
-}
-
-void fr_datatype_keep(const struct fr_layout *layout)
-{
-    (void)fr_core_add_in_call(&layout->private->references, 1);
-}
-
-void fr_datatype_release(const struct fr_layout *layout)
-{
-    if (layout)
-        drop(layout->private);
 }
 
 void fr_datatype_forget(fr_word type)
@@ -449,7 +436,7 @@ void fr_datatype_forget(fr_word type)
     }
     fr_core_unlock(&table_lock);
     if (entry)
-        drop(entry);
+        fr_datatype_release(&entry->layout);
 }
 
 void fr_datatype_forget_all(void)
@@ -463,7 +450,7 @@ void fr_datatype_forget_all(void)
         struct fr_datatype_private *entry = all;
         HASH_DELETE(hh, all, entry);
         free_packed(entry); // users that still hold the layout can no longer call MPI with it
-        drop(entry);
+        fr_datatype_release(&entry->layout);
     }
     atomic_fetch_add(&current_epoch, 1);
 }
@@ -480,6 +467,6 @@ bool fr_datatype_bounds(fr_word type, ptrdiff_t *extent, ptrdiff_t *true_lower, 
         *true_extent = layout->true_extent;
     }
     if (entry)
-        drop(entry);
+        fr_datatype_release(&entry->layout);
     return known;
 }
