@@ -7,7 +7,9 @@
 #ifndef FR_FABRAIL_STAGING_H
 #define FR_FABRAIL_STAGING_H
 
+#include "fabrail/core/time.h"
 #include "fabrail/device.h"
+#include "fabrail/device/aperture.h"
 
 // Memory lent to one operation. Copyable; its borrower returns it once with fr_staging_return.
 struct fr_staging_lease {
@@ -67,10 +69,26 @@ struct fr_device_range fr_staging_lease_range(const struct fr_staging_lease *lea
 // goes on to use it, and returns the lease as any other.
 void fr_staging_forsake(struct fr_staging_lease *lease);
 
+// When to look for idle device memory next; 0 where none may lie idle.
+extern _Atomic uint64_t fr_staging_look_at_ns;
+static inline bool fr_staging_device_has_idle(void)
+{
+    return atomic_load_explicit(&fr_staging_look_at_ns, memory_order_relaxed) != 0;
+}
+
+// Gives back device memory that has been idle for too long at the time `now_ns`.
+void fr_staging_device_trim(uint64_t now_ns);
+
 // Gives back device memory that has not been used for a while, and the apertures of memory that the
 // program has freed. Cheap enough for every call with device buffers, even if the call needs no
 // workspace.
-void fr_staging_trim(void);
+static inline void fr_staging_trim(void)
+{
+    uint64_t now_ns = FR_UNLIKELY(fr_staging_device_has_idle()) ? (uint64_t)fr_time_coarse_ns() : 0;
+    if (now_ns > atomic_load_explicit(&fr_staging_look_at_ns, memory_order_relaxed))
+        fr_staging_device_trim(now_ns);
+    fr_device_aperture_trim();
+}
 
 // Workspace in device memory, of all devices together.
 struct fr_staging_device_usage {

@@ -339,13 +339,6 @@ static void return_block(struct fr_staging_block *block)
     destroy_all(&victims);
 }
 
-void fr_staging_trim(void)
-{
-    if (FR_UNLIKELY(fr_staging_device_has_idle()))
-        fr_staging_device_trim(fr_time_coarse_ns());
-    fr_device_aperture_trim();
-}
-
 void fr_staging_return(struct fr_staging_lease *lease)
 {
     if (lease == NULL)

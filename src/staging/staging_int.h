@@ -124,16 +124,6 @@ size_t fr_staging_pool_condemn(struct fr_staging_pool *pool, uint64_t now_ns, ui
 // Takes back an extent of device memory at the time `now_ns`.
 void fr_staging_device_return(struct fr_staging_extent *extent, uint64_t now_ns);
 
-// When to look for idle device memory next; 0 where none may lie idle.
-extern _Atomic uint64_t fr_staging_look_at_ns;
-static inline bool fr_staging_device_has_idle(void)
-{
-    return atomic_load_explicit(&fr_staging_look_at_ns, memory_order_relaxed) != 0;
-}
-
-// Gives back device memory that has been idle for too long.
-void fr_staging_device_trim(uint64_t now_ns);
-
 // Makes sure that somebody looks for idle memory before long, tables included.
 void fr_staging_device_look_after(uint64_t now_ns);
 
