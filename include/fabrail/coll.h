@@ -51,6 +51,7 @@ struct fr_coll_team {
     uint64_t name;                       // the communicator's name (module job)
     int *world;                          // ranks in MPI_COMM_WORLD, by rank
     struct fr_job_process *processes;    // by rank
+    struct fr_coll_slot *slots;          // scratch of a call that waits: two a rank, not in a clone
     struct fr_coll_discovery *discovery; // slot of the table; NULL where ranks are on several hosts
     struct fr_coll_segment *segment; // NULL until the first call that waits, and on several hosts
     struct fr_coll_slab *slab; // NULL until that call, on one host, and where there is no clique

@@ -69,6 +69,7 @@ static void destroy(struct fr_coll_team *team)
         fr_coll_team_message_forget(team->name);
     free(team->processes);
     free(team->world);
+    free(team->slots);
     free(team);
 }
 
@@ -175,7 +176,8 @@ static struct fr_coll_team *prepare(fr_word comm)
     team->name = fr_job_comm_name(comm);
     team->processes = calloc((size_t)team->size, sizeof(*team->processes));
     team->world = calloc((size_t)team->size, sizeof(*team->world));
-    if (!team->processes || !team->world) {
+    team->slots = calloc(2 * (size_t)team->size, sizeof(*team->slots));
+    if (!team->processes || !team->world || !team->slots) {
         destroy(team);
         return NULL;
     }

@@ -53,8 +53,7 @@ static bool exchange_slices(struct fr_request_op *op, struct fr_coll_team *team,
 {
     struct fr_intercept_exchange exchange;
     struct fr_coll_task task;
-    struct fr_coll_slot *slots = fr_request_op_scratch(op, 2 * (size_t)team->size * sizeof(*slots));
-    if (!slots || fr_intercept_exchange_describe(&exchange, op, team, slots, false) != FR_OK) {
+    if (fr_intercept_exchange_describe(&exchange, op, team, team->slots, false) != FR_OK) {
         fr_coll_decline(team, fr_abi_rows[op->fn].name);
         return false;
     }
