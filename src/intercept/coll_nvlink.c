@@ -71,9 +71,8 @@ static bool exchange_slices(struct fr_request_op *op, struct fr_coll_team *team,
 bool fr_intercept_nvlink_is_alike(enum fr_fn fn)
 {
     const struct fr_abi_row *row = &fr_abi_rows[fn];
-    const struct fr_abi_shape *shape = fr_abi_rows[fn].shape;
-    return shape->reduces ||
-           (!shape->is_neighbourly && !row->send.has_counts && !row->receive.has_counts);
+    return row->shape->reduces ||
+           (!row->shape->is_neighbourly && !row->send.has_counts && !row->receive.has_counts);
 }
 
 bool fr_intercept_nvlink_exchange(struct fr_request_op *op, struct fr_coll_team *team, int *result)

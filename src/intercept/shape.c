@@ -44,7 +44,7 @@ enum fr_status fr_intercept_neighbours_of(fr_word comm, int *in_degree, int *out
 bool fr_intercept_is_in_place(const struct fr_request_op *op)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
-    enum fr_abi_in_place in_place = fr_abi_rows[op->fn].shape->in_place;
+    enum fr_abi_in_place in_place = row->shape->in_place;
     const struct fr_abi_side *side = in_place == FR_IN_PLACE_RECEIVE ? &row->receive : &row->send;
     return in_place != FR_IN_PLACE_NEVER && op->args[side->buffer] == fr_abi_mpi.IN_PLACE;
 }
