@@ -146,7 +146,8 @@ static void test_bytes(void)
         for (size_t j = 0; j < sizeof(lengths) / sizeof(lengths[0]); j++) {
             size_t bytes = lengths[j];
             unsigned long want = (bytes > MOST_READ) + (bytes > MOST_WRITE);
-            for (size_t offset = GUARD; offset<GUARD + 17; offset += bytes> 64 ? 7 : 1)
+            const size_t by = (bytes > 64 ? 7 : 1) * check_step();
+            for (size_t offset = GUARD; offset < GUARD + 17; offset += by)
                 CHECK(both_ways(&memory, offset, bytes) == want, "%s: %zu bytes at %zu",
                       fr_device_kind_name(kinds[i]), bytes, offset);
         }

@@ -345,8 +345,9 @@ int main(void)
         return CHECK_SKIP;
     CHECK(fr_device_present() && fr_device_query(user.address, &range) == FR_OK);
     test_no_memory();
-    test_forms(true, 1);
-    for (size_t i = 0; i < 2 * FR_ARRAY_LENGTH(forms); i++)
+    const size_t step = check_step() > 1 ? 3 : 1;
+    test_forms(true, step);
+    for (size_t i = 0; i < 2 * FR_ARRAY_LENGTH(forms); i += step)
         test_same_shape(&forms[i / 2], i % 2 == 0);
     frsim_fail_fn *fail_call;
     memcpy(&fail_call, &fail, sizeof(fail_call));
