@@ -8,7 +8,8 @@
 //
 // Nonblocking ones stand beside the blocking ones: the time of the call and its wait, and how much
 // of it is hidden by computation that lasts as long, as the OSU benchmarks define it: 100 % - (time
-// of call, computation and wait - computation) / time of call and wait.
+// of call, computation and wait - computation) / time of call and wait. The last two columns are
+// what the call and the wait take where there is computation in between.
 //
 // FUNCTION Allreduce_own is a reduction by an operation of the program's own, which sums floats,
 // and Allreduce_own_gaps one on a datatype with a gap behind each float. FABRAIL_COMBINE_MIN
@@ -308,6 +309,13 @@ static void verify(const struct row *row, size_t floats, const char *whose)
     memory_write(&bench.receive, 0, bench.host, count * sizeof(float));
 }
 
+// Returns the median of the slowest rank's times.
+static double median_of_slowest(double *us, int repeats)
+{
+    MPI_Allreduce(MPI_IN_PLACE, us, repeats, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return peers_median(us, repeats);
+}
+
 static double time_of(const struct row *row, call *made, size_t floats, const char *whose)
 {
     double us[PEERS_MOST_REPEATS];
@@ -320,9 +328,9 @@ static double time_of(const struct row *row, call *made, size_t floats, const ch
         if (i >= 0)
             us[i] = (MPI_Wtime() - start) * 1e6;
     }
-    MPI_Allreduce(MPI_IN_PLACE, us, repeats, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    double median = median_of_slowest(us, repeats);
     verify(row, floats, whose);
-    return peers_median(us, repeats);
+    return median;
 }
 
 static void run_row(const struct row *row, size_t largest)
@@ -385,10 +393,14 @@ static void compute(double us)
             x = x * 1.000001 + 1e-9;
 }
 
-// Returns the time of a nonblocking call, or of a start, and its wait, with computation in between.
-static double time_with(const struct begun *what, size_t floats, double compute_us)
+// Medians of a nonblocking call, or of a start, and its wait, with computation in between.
+struct spent {
+    double all, call, wait; // us
+};
+
+static struct spent time_with(const struct begun *what, size_t floats, double compute_us)
 {
-    double us[PEERS_MOST_REPEATS];
+    static double all[PEERS_MOST_REPEATS], call[PEERS_MOST_REPEATS], wait[PEERS_MOST_REPEATS];
     int repeats = peers_repeats(floats * sizeof(float));
     MPI_Request request;
     if (what->is_persistent)
@@ -401,17 +413,25 @@ static double time_with(const struct begun *what, size_t floats, double compute_
             MPI_Start(&request);
         else
             what->begin(floats, &request);
+        double begun_at = MPI_Wtime();
         if (compute_us > 0)
             compute(compute_us);
+        double waits_from = MPI_Wtime();
         MPI_Wait(&request, MPI_STATUS_IGNORE);
-        if (i >= 0)
-            us[i] = (MPI_Wtime() - start) * 1e6;
+        double end = MPI_Wtime();
+        if (i < 0)
+            continue;
+        all[i] = (end - start) * 1e6;
+        call[i] = (begun_at - start) * 1e6;
+        wait[i] = (end - waits_from) * 1e6;
     }
-    MPI_Allreduce(MPI_IN_PLACE, us, repeats, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    struct spent spent = {.all = median_of_slowest(all, repeats),
+                          .call = median_of_slowest(call, repeats),
+                          .wait = median_of_slowest(wait, repeats)};
     if (what->is_persistent)
         MPI_Request_free(&request);
     verify(row_named(what->blocking), floats, what->name);
-    return peers_median(us, repeats);
+    return spent;
 }
 
 static void run_begun(const struct begun *what, size_t largest)
@@ -423,18 +443,19 @@ static void run_begun(const struct begun *what, size_t largest)
         return;
     }
     if (bench.rank == 0)
-        printf("%s\n%10s %9s %9s %7s %9s\n", what->name, "bytes", "blocking", "and Wait", "more",
-               "overlap %");
+        printf("%s\n%10s %9s %9s %7s %9s %7s %7s\n", what->name, "bytes", "blocking", "and Wait",
+               "more", "overlap %", "call", "wait");
     for (size_t bytes = 8; bytes <= largest; bytes *= bytes < 4096 ? 8 : 4) {
         size_t floats = bytes / sizeof(float);
         double waited = time_of(row, row->by_mpi, floats, "MPI");
-        double pure = time_with(what, floats, 0);
-        double hidden = 100 - (time_with(what, floats, pure) - pure) / pure * 100;
+        double pure = time_with(what, floats, 0).all;
+        struct spent spent = time_with(what, floats, pure);
+        double hidden = 100 - (spent.all - pure) / pure * 100;
         if (bench.rank == 0) {
             char table[48];
             snprintf(table, sizeof(table), "MPI_%s", what->name);
-            printf("%10zu %9.1f %9.1f %7.1f %9.0f\n", bytes, waited, pure, pure - waited,
-                   hidden > 0 ? hidden : 0);
+            printf("%10zu %9.1f %9.1f %7.1f %9.0f %7.1f %7.1f\n", bytes, waited, pure,
+                   pure - waited, hidden > 0 ? hidden : 0, spent.call, spent.wait);
             rows_put(table, bytes, "Fabrail, blocking", "us", waited);
             rows_put(table, bytes, "Fabrail", "us", pure);
         }
