@@ -252,6 +252,18 @@ static bool are_congruent(const struct fr_coll_team *team, const struct fr_coll_
     return differ % FR_REDUCE_UNIT_BYTES == 0;
 }
 
+// Returns the units that ranks deliver to each other one, 0 where elements are combined one by one.
+static size_t delivered_units(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce,
+                              size_t bytes)
+{
+    const size_t lead = (0 - fr_coll_agreed_slots(team)[SEND].address) % FR_REDUCE_UNIT_BYTES;
+    const bool has_gap = fr_device_reduce_gap(reduce->row) == FR_REDUCE_GAP_BEHIND;
+    const size_t whole = bytes - (has_gap ? reduce->element_bytes : 0);
+    if (lead % reduce->element_bytes != 0 || whole <= lead || !are_congruent(team, reduce, bytes))
+        return 0;
+    return (whole - lead) / FR_REDUCE_UNIT_BYTES;
+}
+
 // Returns whether ranks deliver in this operation. All ranks find the same, by what they have
 // agreed on.
 static bool do_deliver(const struct fr_coll_team *team, const struct fr_coll_reduce *reduce)
@@ -259,8 +271,20 @@ static bool do_deliver(const struct fr_coll_team *team, const struct fr_coll_red
     enum { MOST_SINGLES = 2048 }; // elements that one block combines one by one, four a thread
     const size_t bytes = needed_bytes(team, reduce);
     return bytes <= fr_coll_slab_delivery_bytes(team->slab) &&
-           (bytes / reduce->element_bytes <= MOST_SINGLES || are_congruent(team, reduce, bytes)) &&
+           (bytes / reduce->element_bytes <= MOST_SINGLES ||
+            delivered_units(team, reduce, bytes) > 0) &&
            (reduce->form != FR_COLL_SCATTERED || are_parts_even(team, bytes));
+}
+
+// Divides a delivery into parts. A block alone waits for no other one, and so takes less long as
+// long as a thread has two units. Several do best with a unit a thread.
+static void part_delivery(size_t units, struct fr_device_delivery *delivery)
+{
+    enum { ALONE_UNITS = 1024, LEAST_UNITS = 512 };
+    const size_t share = (units + FR_ROUND_PARTS - 1) / FR_ROUND_PARTS;
+    const size_t each = share > LEAST_UNITS ? share : LEAST_UNITS;
+    delivery->part_units = (unsigned)each;
+    delivery->parts = units > ALONE_UNITS ? (unsigned)((units + each - 1) / each) : 1;
 }
 
 // Returns whether this rank delivers from where it has the vector, and combines to where its result
@@ -286,6 +310,7 @@ static struct fr_device_delivery describe_delivery(const struct fr_coll_team *te
         .bytes = bytes - (has_gap ? sizeof(uint32_t) : 0),
         .end = (unsigned)team->size,
     };
+    part_delivery(delivered_units(team, reduce, bytes), &delivery);
     if (reduce->form == FR_COLL_TO_ROOT) {
         delivery.first = (unsigned)reduce->root;
         delivery.end = delivery.first + (reduce->root != team->rank);
@@ -341,6 +366,7 @@ static bool plan_delivery(struct fr_coll_team *team, struct fr_coll_reduce *redu
         .max_sms = (unsigned)fr_core_settings()->peer_sms,
         .delivery = describe_delivery(team, reduce),
     };
+    reduce->is_kept = move->delivery.parts > 1;
     return true;
 }
 
@@ -348,7 +374,9 @@ static enum fr_status combine(struct fr_coll_team *team, void *operation,
                               struct fr_device_work *work)
 {
     struct fr_coll_reduce *reduce = operation;
-    (void)team;
+    const size_t own = (size_t)team->rank;
+    if (reduce->is_kept && own < reduce->work.sources)
+        reduce->work.source[own] = fr_coll_slab_kept(team->slab, reduce->work.source[own]);
     fr_device_reduce_begin(&reduce->mover, &reduce->work, (unsigned)fr_core_settings()->peer_sms,
                            work);
     return FR_OK;

@@ -14,22 +14,44 @@ enum {
     PAGE_BYTES = 4096,
     DEPTH = FR_COLL_SLAB_DEPTH,
     LONG_CHUNK_BYTES = 64 << 10,
-    // To all other ranks in a round, by one block. Longer vectors go sooner by several, and in
-    // parts.
-    ALL_DELIVERED_BYTES = 64 << 10,
+    SHORT_DELIVERY_BYTES = 64 << 10, // to all other ranks in a round
+    LONG_DELIVERY_BYTES = 1 << 20,
     ALL_CHUNKS_BYTES = 512 << 10, // of all ranks together, which each rank fetches
     SLAB_BYTES = 10 << 20,        // unless that is more or less than enough parts
     LEAST_PARTS = 16,
-    FEW_PARTS = 4, // of a slab that serves one communicator and some persistent operations
+    FEW_PARTS = 4,    // of a slab that serves one communicator and some persistent operations
+    LONG_INBOXES = 4, // positions that have long ones, unless parts are few
     MOST_SLABS_BYTES = 256 << 20,
 };
 
 static _Atomic size_t slabs_bytes; // of the slabs of this process
 
-void fr_coll_slab_inbox_part(struct fr_coll_slab *slab)
+// Returns at how many positions this rank's slab has long inboxes.
+static unsigned long_positions(const struct fr_coll_slab_memory *memory)
 {
+    return memory->parts < LEAST_PARTS ? 0 : LONG_INBOXES;
+}
+
+// Returns the bytes of the inboxes of a position, if a rank delivers so much to all others
+// together: one for odd rounds, one for even ones, and what this rank keeps of its own bytes.
+static size_t inboxes_bytes(const struct fr_coll_slab *slab, size_t delivery_bytes)
+{
+    const size_t inbox = delivery_bytes + (size_t)slab->memory->size * LINE_BYTES;
+    return FR_COLL_SLAB_INBOXES * inbox + delivery_bytes + LINE_BYTES;
+}
+
+void fr_coll_slab_inbox_place(struct fr_coll_slab *slab)
+{
+    const struct fr_coll_slab_memory *memory = slab->memory;
     const size_t others = slab->size > 1 ? (size_t)slab->size - 1 : 1;
-    slab->delivery_bytes = ALL_DELIVERED_BYTES / others / LINE_BYTES * LINE_BYTES;
+    const bool is_long = memory->all_have_long && slab->position < LONG_INBOXES;
+    const size_t bytes = is_long ? LONG_DELIVERY_BYTES : SHORT_DELIVERY_BYTES;
+    slab->inbox_offset = slab->bytes + FR_COLL_SLAB_CHUNKS * slab->chunk_bytes;
+    if (is_long) // behind all parts, but in relation to this one
+        slab->inbox_offset = (memory->parts - slab->position) * slab->part_bytes +
+                             slab->position * inboxes_bytes(slab, bytes);
+    slab->inbox_bytes = bytes + (size_t)memory->size * LINE_BYTES;
+    slab->delivery_bytes = bytes / others / LINE_BYTES * LINE_BYTES;
 }
 
 static size_t round_up(size_t bytes)
@@ -159,15 +181,14 @@ static void lay_out(struct fr_coll_slab *slab, size_t post_bytes)
     slab->posts_offset = 2 * slab->given_offset;
     slab->control_offset = slab->posts_offset + DEPTH * n * slab->slot_bytes;
     slab->left_offset = slab->control_offset + LINE_BYTES;
-    slab->bytes = slab->left_offset + round_up(slab->row_bytes);
+    slab->parts_offset = slab->left_offset + round_up(slab->row_bytes);
+    slab->bytes = slab->parts_offset + FR_COLL_SLAB_INBOXES * n * FR_COLL_SLAB_PART_WORDS_BYTES;
     _Static_assert(FR_ROUND_CONTROLS * sizeof(uint64_t) <= LINE_BYTES, "a line for the blocks");
     slab->chunk_bytes = chunk < PAGE_BYTES         ? PAGE_BYTES
                         : chunk < LONG_CHUNK_BYTES ? chunk
                                                    : LONG_CHUNK_BYTES;
-    slab->inbox_offset = slab->bytes + FR_COLL_SLAB_CHUNKS * slab->chunk_bytes;
-    slab->inbox_bytes = ALL_DELIVERED_BYTES + n * LINE_BYTES;
-    slab->part_bytes = slab->inbox_offset + FR_COLL_SLAB_INBOXES * slab->inbox_bytes;
-    fr_coll_slab_inbox_part(slab);
+    slab->part_bytes = slab->bytes + FR_COLL_SLAB_CHUNKS * slab->chunk_bytes +
+                       inboxes_bytes(slab, SHORT_DELIVERY_BYTES);
     const size_t parts = SLAB_BYTES / slab->part_bytes;
     const bool is_first = atomic_load_explicit(&slabs_bytes, memory_order_relaxed) == 0;
     slab->memory->parts = !is_first                    ? FEW_PARTS
@@ -244,8 +265,9 @@ enum fr_status fr_coll_slab_make(int device, int rank, int size, size_t post_byt
     for (int i = 0; i < size; i++)
         slab->members[i] = i;
     fr_coll_slab_host_lock(slab);
-    enum fr_status status =
-        fr_device_memory_create(device, memory->parts * slab->part_bytes, &memory->own);
+    const size_t bytes = memory->parts * slab->part_bytes +
+                         long_positions(memory) * inboxes_bytes(slab, LONG_DELIVERY_BYTES);
+    enum fr_status status = fr_device_memory_create(device, bytes, &memory->own);
     slab->at = memory->own.address;
     atomic_fetch_add(&slabs_bytes, memory->own.bytes);
     if (status == FR_OK)
@@ -273,6 +295,10 @@ enum fr_status fr_coll_slab_map(struct fr_coll_slab *slab, const struct fr_ipc_h
             return FR_ERR_UNSUPPORTED;
         memory->addresses[rank] = fr_ipc_mapping_at(mapping, &handles[rank], handles[rank].base);
     }
+    // A slab that is a process's first is larger, and need not be another one's first.
+    memory->all_have_long = long_positions(memory) > 0;
+    for (int rank = 0; rank < slab->size && memory->all_have_long; rank++)
+        memory->all_have_long = handles[rank].bytes == handles[slab->rank].bytes;
     fr_coll_slab_part_compare(slab);
     fr_coll_slab_part_assign(slab, 0, 0);
     return FR_OK;

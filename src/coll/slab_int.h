@@ -2,10 +2,13 @@
 // Layout of a part of a slab. First come words, [round % depth][rank]: the round that the rank has
 // posted for last of those, and the mark of the post (fabrail/device/round.h). Then come the same
 // words again for posts that are there, and then the posts in the same order. Behind them is what
-// the blocks of a kernel tell each other, and a word of each rank that has left the part. Then come
-// the rank's own chunks, which the others read, and its inboxes, to which the others deliver. A
-// part of few ranks has room as for all of the slab, so that words of one use never stand where
-// another use has posts.
+// the blocks of a kernel tell each other, a word of each rank that has left the part, and for even
+// and odd rounds the words of each rank for the parts of a delivery. Then come the rank's own
+// chunks, which the others read, and its inboxes, to which the others deliver. A part of few ranks
+// has room as for all of the slab, so that words of one use never stand where another use has
+// posts.
+//
+// Some of the positions have longer inboxes, which are behind all parts.
 //
 // Host memory mirrors what was read of the rank's own part, but for chunks and inboxes. It also
 // holds what this rank posts until the device has it. Each position has its own, which is
@@ -24,6 +27,7 @@ struct fr_coll_slab_memory {
     _Atomic unsigned open;           // parts
     int size;                        // of the ranks that have mapped each other's slabs
     unsigned parts;                  // of the slab
+    bool all_have_long;              // the slabs of all ranks have long inboxes, at the same places
     struct fr_device_memory own;     // the slab that others post to
     struct fr_ipc_mapping *mappings; // by rank of those, as the next ones
     struct fr_ipc_handle *handles;
@@ -55,9 +59,10 @@ struct fr_coll_slab {
     size_t posts_offset;   // behind these
     size_t control_offset; // behind the posts
     size_t left_offset;    // of the words of ranks that have left
+    size_t parts_offset;   // of the words for parts of a delivery
     size_t bytes;          // of all these
     size_t chunk_bytes;    // of each of the chunks, which follow
-    size_t inbox_offset;   // behind these
+    size_t inbox_offset;   // behind these, or behind all parts
     size_t inbox_bytes;    // of each inbox
     size_t delivery_bytes; // most that a rank delivers to another one
     size_t part_bytes;     // from one part to the next
@@ -68,28 +73,32 @@ struct fr_coll_slab {
     uint64_t *addresses;                 // of this part of the members' slabs
     struct fr_device_push_piece *pieces; // scratch, one a rank
     unsigned char *mirror;               // laid out as the part
-    unsigned char *posting;              // this rank's posts, [round % depth], then their words
-    bool is_ready;                       // it was tried to page-lock these
-    bool has_kernels;                    // as far as is known
-    bool shares;                         // some ranks use the same device
-    struct fr_device_barrier barrier;    // of the round after `posted`, while it is under way
-    bool is_forsaken;                    // the device may still write for a wait that has failed
-    uint64_t first;                      // the rounds of this use of the part follow this one
-    uint64_t posted;                     // last round of this rank
-    const struct fr_device_move *kept;   // whose copies come before the post is given; or NULL
-    size_t posted_bytes;                 // of its post
-    uint64_t given;                      // last round for which all ranks have this rank's post
-    uint64_t complete;                   // all ranks are known to have posted up to here
-    uint64_t wanted;                     // last round whose posts were asked for
-    uint64_t taken;                      // last round whose posts are all in the mirror
+    // This rank's posts, [round % depth], then their words, then those for parts of a delivery.
+    unsigned char *posting;
+    bool is_ready;                     // it was tried to page-lock these
+    bool has_kernels;                  // as far as is known
+    bool shares;                       // some ranks use the same device
+    struct fr_device_barrier barrier;  // of the round after `posted`, while it is under way
+    bool is_forsaken;                  // the device may still write for a wait that has failed
+    uint64_t first;                    // the rounds of this use of the part follow this one
+    uint64_t posted;                   // last round of this rank
+    unsigned delivered_parts;          // in that round, while they are to be combined
+    const struct fr_device_move *kept; // whose copies come before the post is given; or NULL
+    size_t posted_bytes;               // of its post
+    uint64_t given;                    // last round for which all ranks have this rank's post
+    uint64_t complete;                 // all ranks are known to have posted up to here
+    uint64_t wanted;                   // last round whose posts were asked for
+    uint64_t taken;                    // last round whose posts are all in the mirror
 };
 
 enum { FR_COLL_SLAB_CHUNKS = 2 }; // of a rank, which it publishes in turn
 
 enum { FR_COLL_SLAB_INBOXES = 2 }; // for even and odd rounds
 
-// Divides an inbox among the ranks of a part.
-void fr_coll_slab_inbox_part(struct fr_coll_slab *slab);
+enum { FR_COLL_SLAB_PART_WORDS_BYTES = FR_ROUND_PARTS * sizeof(uint64_t) }; // of each rank
+
+// Finds the inboxes of a part's position, and divides them among its ranks.
+void fr_coll_slab_inbox_place(struct fr_coll_slab *slab);
 
 // Copies some bytes of this rank's part to the mirror.
 FR_MUST_CHECK enum fr_status fr_coll_slab_copy_in(struct fr_coll_slab *slab, size_t offset,

@@ -32,11 +32,12 @@ enum fr_status fr_coll_slab_part_allocate(struct fr_coll_slab *slab)
     return slab->members && slab->addresses && slab->pieces ? FR_OK : FR_ERR_NO_MEMORY;
 }
 
-// Bytes of this rank's posts and their words, in whole lines. Behind them, at position 0, are the
-// words that this rank has left a position, one for each.
+// Bytes of this rank's posts and all their words, in whole lines. Behind them, at position 0, are
+// the words that this rank has left a position, one for each.
 static size_t posting_bytes(const struct fr_coll_slab *slab)
 {
-    const size_t bytes = DEPTH * (slab->slot_bytes + sizeof(uint64_t));
+    const size_t bytes =
+        DEPTH * (slab->slot_bytes + sizeof(uint64_t)) + FR_COLL_SLAB_PART_WORDS_BYTES;
     return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 }
 
@@ -121,15 +122,13 @@ struct fr_coll_slab *fr_coll_slab_part_new(const struct fr_coll_slab *other, con
         .posts_offset = other->posts_offset,
         .control_offset = other->control_offset,
         .left_offset = other->left_offset,
+        .parts_offset = other->parts_offset,
         .bytes = other->bytes,
         .chunk_bytes = other->chunk_bytes,
-        .inbox_offset = other->inbox_offset,
-        .inbox_bytes = other->inbox_bytes,
         .part_bytes = other->part_bytes,
         .range = other->range,
         .has_kernels = true,
     };
-    fr_coll_slab_inbox_part(part);
     atomic_fetch_add(&part->memory->open, 1);
     if (fr_coll_slab_part_allocate(part) != FR_OK) {
         fr_coll_slab_close(part, false);
@@ -148,11 +147,13 @@ void fr_coll_slab_part_assign(struct fr_coll_slab *part, unsigned position, uint
     part->position = position;
     part->has_position = true;
     part->at = memory->own.address + offset;
+    fr_coll_slab_inbox_place(part);
     take_host(part, position);
     for (int rank = 0; rank < part->size; rank++)
         part->addresses[rank] = memory->addresses[part->members[rank]] + offset;
     part->first = part->posted = part->given = part->complete = part->wanted = part->taken = first;
     part->posted_bytes = 0;
+    part->delivered_parts = 0;
     part->kept = NULL;
     fr_core_lock(&memory->lock);
     memory->busy |= UINT32_C(1) << position;

@@ -40,6 +40,19 @@ static uint64_t *posting_word_of(const struct fr_coll_slab *slab, uint64_t round
     return (uint64_t *)(void *)words + round % DEPTH;
 }
 
+// Returns where this rank has its words for the parts of a delivery.
+static uint64_t *posting_parts_of(const struct fr_coll_slab *slab)
+{
+    unsigned char *words = slab->posting + DEPTH * (slab->slot_bytes + sizeof(uint64_t));
+    return (uint64_t *)(void *)words;
+}
+
+static size_t parts_offset(const struct fr_coll_slab *slab, uint64_t round)
+{
+    return slab->parts_offset + round % FR_COLL_SLAB_INBOXES * (size_t)slab->memory->size *
+                                    FR_COLL_SLAB_PART_WORDS_BYTES;
+}
+
 static uint64_t make_word(uint64_t round, unsigned mark)
 {
     return round * FR_ROUND_MARKS + mark;
@@ -67,10 +80,22 @@ static bool has_posted(const struct fr_coll_slab *slab, int rank, uint64_t round
     return round <= slab->complete || word_of(slab, rank, round) / FR_ROUND_MARKS >= round;
 }
 
+// Returns whether a rank has posted its words for the parts that are still to be combined.
+static bool has_parts(const struct fr_coll_slab *slab, int rank, uint64_t round)
+{
+    const size_t words = parts_offset(slab, round) + (size_t)rank * FR_COLL_SLAB_PART_WORDS_BYTES;
+    bool has = true;
+    for (unsigned part = 1; part < slab->delivered_parts && has; part++)
+        has = word_at(slab, words + part * sizeof(uint64_t)) / FR_ROUND_MARKS >= round;
+    return has;
+}
+
 bool fr_coll_slab_has(const struct fr_coll_slab *slab, int rank, uint64_t round)
 {
     bool is_wanted = round == slab->wanted && round > slab->taken;
-    return has_posted(slab, rank, round) && (!is_wanted || has_given(slab, rank, round));
+    bool is_read = round == slab->posted && fr_coll_slab_is_alike(slab, round);
+    return has_posted(slab, rank, round) && (!is_wanted || has_given(slab, rank, round)) &&
+           (!is_read || has_parts(slab, rank, round));
 }
 
 static bool all_have_posted(struct fr_coll_slab *slab, uint64_t round)
@@ -147,6 +172,10 @@ static struct fr_round_delivery describe_delivery(const struct fr_coll_slab *sla
         .row_bytes = slab->delivery_bytes + LINE_BYTES,
         .first = delivery->first,
         .end = delivery->end,
+        .parts = delivery->parts,
+        .part_units = delivery->part_units,
+        .parts_offset = parts_offset(slab, round),
+        .kept_offset = slab->inbox_offset + FR_COLL_SLAB_INBOXES * slab->inbox_bytes,
     };
 }
 
@@ -159,6 +188,13 @@ uintptr_t fr_coll_slab_delivered(const struct fr_coll_slab *slab, int rank, uint
                                      (uint32_t)slab->rank, from);
 }
 
+uintptr_t fr_coll_slab_kept(const struct fr_coll_slab *slab, uint64_t from)
+{
+    static const struct fr_device_delivery nothing;
+    const struct fr_round_delivery delivery = describe_delivery(slab, 0, &nothing);
+    return slab->at + fr_round_kept(&delivery, from);
+}
+
 // Pushes from memory of the program, and waits for the push.
 static enum fr_status push(struct fr_coll_slab *slab, const struct fr_device_move *move,
                            const struct fr_device_push_piece *pieces, size_t count)
@@ -167,6 +203,19 @@ static enum fr_status push(struct fr_coll_slab *slab, const struct fr_device_mov
     fr_device_push_begin(move->range, pieces, count, FR_ENGINE_SM, move->max_sms, FR_ORIGIN_APP,
                          &work);
     return fr_coll_slab_end_work(slab, &work);
+}
+
+// Posts the words for all parts of a delivery but the first, without a kernel.
+static enum fr_status post_parts(struct fr_coll_slab *slab, uint64_t round, unsigned parts)
+{
+    uint64_t *words = posting_parts_of(slab);
+    for (unsigned part = 0; part < parts; part++)
+        words[part] = *posting_word_of(slab, round);
+    return parts > 1 ? fr_coll_slab_store(slab, words,
+                                          parts_offset(slab, round) +
+                                              (size_t)slab->rank * FR_COLL_SLAB_PART_WORDS_BYTES,
+                                          parts * sizeof(*words))
+                     : FR_OK;
 }
 
 // Delivers without the kernel that posts.
@@ -185,7 +234,12 @@ static enum fr_status deliver(struct fr_coll_slab *slab, uint64_t round,
                 .bytes = delivery.bytes,
             };
     }
-    return push(slab, move, slab->pieces, count);
+    const uint64_t own = delivery.from + (unsigned)slab->rank * delivery.stride;
+    if (delivery.parts > 1)
+        slab->pieces[count++] = (struct fr_device_push_piece){
+            slab->at + fr_round_kept(&delivery, own), own, delivery.bytes};
+    enum fr_status status = push(slab, move, slab->pieces, count);
+    return status == FR_OK ? post_parts(slab, round, delivery.parts) : status;
 }
 
 // Describes what a kernel is to do in a round.
@@ -398,15 +452,19 @@ enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round,
     if (!is_under_way(slab) && !prepare(slab, round, post))
         return FR_ERR_INVALID;
     fr_coll_slab_host_lock(slab);
-    if (!is_under_way(slab))
+    if (!is_under_way(slab)) {
         slab->kept = delivers(post) ? post->move : NULL;
+        slab->delivered_parts = delivers(post) ? post->move->delivery.parts : 0;
+    }
     enum fr_status status = run_post(slab, round, post, posted, &how);
     if (status != FR_OK || !*posted)
         return status;
     if (!post->meets)
         how |= FR_ROUND_GIVEN;
-    if (how & FR_ROUND_COMBINED)
+    if (how & FR_ROUND_COMBINED) {
         *done = FR_COLL_SLAB_COMBINED;
+        slab->delivered_parts = 0;
+    }
     if (how & FR_ROUND_MOVED)
         *done = how & FR_ROUND_COPIED ? FR_COLL_SLAB_COPIED : FR_COLL_SLAB_MOVED;
     record(slab, round, post->mark, post->bytes, how);
@@ -436,12 +494,33 @@ static enum fr_status take_posts(struct fr_coll_slab *slab, uint64_t round, bool
     return status;
 }
 
+static bool have_parts(const struct fr_coll_slab *slab, uint64_t round)
+{
+    bool have = true;
+    for (int rank = 0; rank < slab->size && have; rank++)
+        have = has_parts(slab, rank, round);
+    return have;
+}
+
+// Looks whether all ranks have delivered all parts in a round that all have posted for alike.
+static enum fr_status look_at_parts(struct fr_coll_slab *slab, uint64_t round, bool *there)
+{
+    *there = have_parts(slab, round);
+    if (*there)
+        return FR_OK;
+    enum fr_status status = fr_coll_slab_copy_in(
+        slab, parts_offset(slab, round), (size_t)slab->size * FR_COLL_SLAB_PART_WORDS_BYTES);
+    *there = status == FR_OK && have_parts(slab, round);
+    return status;
+}
+
 enum fr_status fr_coll_slab_look(struct fr_coll_slab *slab, uint64_t round, bool *met)
 {
     enum fr_status status = look_at_row(slab, round, 0, all_have_posted, met);
-    if (!*met || round <= slab->taken || fr_coll_slab_is_alike(slab, round))
+    if (!*met || round <= slab->taken)
         return status;
-    return take_posts(slab, round, met);
+    return fr_coll_slab_is_alike(slab, round) ? look_at_parts(slab, round, met)
+                                              : take_posts(slab, round, met);
 }
 
 bool fr_coll_slab_is_marked(const struct fr_coll_slab *slab, int rank, uint64_t round)

@@ -83,7 +83,7 @@ static void plan_copies(struct launch *launch, const struct fr_device_move *move
     if (blocks > launch->blocks && !is_alone)
         launch->blocks = blocks < most ? (unsigned)blocks : most;
     if (launch->round->delivers)
-        launch->blocks = 1;
+        launch->blocks = move->delivery.parts < most ? move->delivery.parts : most;
     for (int i = 0; i < FR_ROUND_COPIES; i++) {
         launch->round->before[i] = copy_of(&move->before[i]);
         launch->round->after[i] = copy_of(&move->after[i]);
@@ -138,6 +138,8 @@ static bool plan_reduction(struct launch *launch, const struct fr_round *round,
     bool is_few = round->size <= FR_REDUCE_FEW && fr_device_reduce_is_few(move->reduction);
     launch->round = is_few ? &few->round : &many->round;
     launch->kernel = is_few ? FR_KERNEL_BARRIER_REDUCE_FEW : FR_KERNEL_BARRIER_REDUCE;
+    if (round->delivers)
+        launch->kernel = is_few ? FR_KERNEL_BARRIER_COMBINE_FEW : FR_KERNEL_BARRIER_COMBINE;
     *launch->round = *round;
     memcpy(is_few ? few->slabs : many->slabs, slabs, (size_t)round->size * sizeof(*slabs));
     if (is_few)

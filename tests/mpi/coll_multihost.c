@@ -286,7 +286,7 @@ static void hosts(void)
 }
 
 // Short reductions. All buffers are written before a call with bytes that it must leave alone.
-enum { MOST_BYTES = 140000, FORMS = 6, LENGTHS = 4, LEFT_ALONE = 0xa5 };
+enum { MOST_BYTES = 2100000, FORMS = 6, LENGTHS = 6, LEFT_ALONE = 0xa5 };
 
 enum form_of_reduction { TO_ALL, TO_ROOT, SCAN, EXCLUSIVE, BLOCKS, PARTS };
 
@@ -447,17 +447,28 @@ static void short_reductions(enum memory_kind kind, int lengths)
     struct memory device[2] = {memory_new(kind, MOST_BYTES), memory_new(kind, MOST_BYTES)};
     struct memory other[2] = {memory_new(MEMORY_HOST, MOST_BYTES),
                               memory_new(MEMORY_HOST, MOST_BYTES)};
-    const size_t most = (64u << 10) / (size_t)(size - 1) / 64 * 64;
+    const size_t many = (64u << 10) / (size_t)(size - 1) / 64 * 64;
+    const size_t most = (1u << 20) / (size_t)(size - 1) / 64 * 64;
     for (int i = 0; i < FORMS * COUNT_OF(elements) * lengths; i++) {
         const int kind_of = i / FORMS, length = i / FORMS / COUNT_OF(elements);
         const struct element *element = &elements[kind_of % COUNT_OF(elements)];
-        const size_t counts[LENGTHS] = {1, 37, most / element->bytes, most / element->bytes + 1};
+        const size_t counts[LENGTHS] = {1,
+                                        37,
+                                        many / element->bytes,
+                                        many / element->bytes + 1,
+                                        most / element->bytes,
+                                        most / element->bytes + 1};
+        const bool is_long = length >= 4;
+        if (is_long && element != elements)
+            continue;
         struct reduction what = {
             .form = (enum form_of_reduction)(i % FORMS),
             .element = element,
             .count = counts[length],
             .in_place = (kind_of + length) % 2 != 0,
-            .shift = kind_of / 2 % 2 == 0 ? 0 : (size_t)rank % 3,
+            .shift = is_long                ? 1
+                     : kind_of / 2 % 2 == 0 ? 0
+                                            : (size_t)rank % 3,
         };
         const size_t ranks = what.form >= BLOCKS ? (size_t)size : 1;
         const size_t room = (MOST_BYTES - 128) / element->bytes / ranks;

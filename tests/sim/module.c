@@ -17,7 +17,7 @@ struct CUfunc_st {
     const struct sim_kernel *kernel;
 };
 
-enum { KERNELS = 15, MAX_PARAM_BYTES = 4096 };
+enum { KERNELS = 17, MAX_PARAM_BYTES = 4096 };
 
 // A module. It outlives its context, as an application's copies of the handle do; its handles are
 // then refused.
@@ -57,6 +57,8 @@ static const struct sim_kernel *const kernels[KERNELS] = {&push_few,
                                                           &sim_kernel_barrier_push_many,
                                                           &sim_kernel_barrier_reduce_few,
                                                           &sim_kernel_barrier_reduce,
+                                                          &sim_kernel_barrier_combine_few,
+                                                          &sim_kernel_barrier_combine,
                                                           &sim_kernel_pack,
                                                           &sim_kernel_pack_inline,
                                                           &sim_kernel_pack_fused,

@@ -48,15 +48,20 @@ static uint64_t *word_at(CUcontext ctx, uintptr_t address)
     return (uint64_t *)(void *)(range->alias + (address - range->base));
 }
 
-static CUresult post_word(CUcontext ctx, const struct met *met, uint64_t row, uint64_t value)
+static CUresult post_word_at(CUcontext ctx, const struct met *met, uint64_t offset, uint64_t value)
 {
     for (uint32_t rank = 0; rank < met->round->size; rank++) {
-        uint64_t *word = word_at(ctx, met->slabs[rank] + row + met->round->rank * sizeof(uint64_t));
+        uint64_t *word = word_at(ctx, met->slabs[rank] + offset);
         if (!word)
             return CUDA_ERROR_ILLEGAL_ADDRESS;
         __atomic_store_n(word, value, __ATOMIC_RELEASE);
     }
     return CUDA_SUCCESS;
+}
+
+static CUresult post_word(CUcontext ctx, const struct met *met, uint64_t row, uint64_t value)
+{
+    return post_word_at(ctx, met, row + met->round->rank * sizeof(uint64_t), value);
 }
 
 static CUresult give_post(CUcontext ctx, const struct met *met)
@@ -68,14 +73,31 @@ static CUresult give_post(CUcontext ctx, const struct met *met)
     return result == CUDA_SUCCESS ? post_word(ctx, met, round->given_offset, round->word) : result;
 }
 
-// Reads the words of all ranks. Writes how many have come, and whether all words are alike.
-static CUresult look(CUcontext ctx, const struct fr_round *round, uint64_t row, uint64_t word,
-                     uint32_t *come, bool *alike)
+// A row of words: one of each rank, so far apart.
+struct row {
+    uint64_t offset, step, word;
+};
+
+static struct row row_of(uint64_t offset, uint64_t word)
 {
+    return (struct row){offset, sizeof(uint64_t), word};
+}
+
+static struct row row_of_part(const struct fr_round *round, uint32_t part)
+{
+    return (struct row){fr_round_part_word(&round->delivery, 0, part),
+                        FR_ROUND_PARTS * sizeof(uint64_t), round->word};
+}
+
+// Reads the words of all ranks. Writes how many have come, and whether all words are alike.
+static CUresult look(CUcontext ctx, const struct fr_round *round, struct row row, uint32_t *come,
+                     bool *alike)
+{
+    const uint64_t word = row.word;
     *come = 0;
     *alike = true;
     for (uint32_t rank = 0; rank < round->size; rank++) {
-        const uint64_t *at = word_at(ctx, round->own + row + rank * sizeof(uint64_t));
+        const uint64_t *at = word_at(ctx, round->own + row.offset + rank * row.step);
         if (!at)
             return CUDA_ERROR_ILLEGAL_ADDRESS;
         uint64_t seen = __atomic_load_n(at, __ATOMIC_ACQUIRE);
@@ -85,14 +107,14 @@ static CUresult look(CUcontext ctx, const struct fr_round *round, uint64_t row, 
     return CUDA_SUCCESS;
 }
 
-static CUresult wait_words(CUcontext ctx, const struct fr_round *round, uint64_t row, uint64_t word,
-                           bool *met, bool *alike)
+static CUresult wait_words(CUcontext ctx, const struct fr_round *round, struct row row, bool *met,
+                           bool *alike)
 {
     uint64_t begin = sim_now_ns();
     uint32_t come = 0;
     CUresult result;
-    while ((result = look(ctx, round, row, word, &come, alike)) == CUDA_SUCCESS &&
-           come < round->size && sim_now_ns() - begin < round->spin_ns)
+    while ((result = look(ctx, round, row, &come, alike)) == CUDA_SUCCESS && come < round->size &&
+           sim_now_ns() - begin < round->spin_ns)
         sched_yield();
     *met = result == CUDA_SUCCESS && come == round->size;
     *alike = *met && *alike;
@@ -109,7 +131,8 @@ static CUresult answer(CUcontext ctx, const struct fr_round *round, uint64_t how
 static CUresult take_posts(CUcontext ctx, const struct fr_round *round, bool *have)
 {
     bool alike = false;
-    CUresult result = wait_words(ctx, round, round->given_offset, round->word, have, &alike);
+    CUresult result =
+        wait_words(ctx, round, row_of(round->given_offset, round->word), have, &alike);
     if (result == CUDA_SUCCESS)
         result = copy(ctx, round->mirror + round->words_offset, round->own + round->words_offset,
                       round->size * sizeof(uint64_t));
@@ -136,7 +159,7 @@ static CUresult meet(CUcontext ctx, const struct met *at, bool *go)
     if (result == CUDA_SUCCESS)
         result = post_word(ctx, at, round->words_offset, round->word);
     if (result == CUDA_SUCCESS && round->waits)
-        result = wait_words(ctx, round, round->words_offset, round->word, &met, &alike);
+        result = wait_words(ctx, round, row_of(round->words_offset, round->word), &met, &alike);
     *go = alike && round->next_word;
     if (result == CUDA_SUCCESS && met && !alike) {
         if (!given && round->delivers)
@@ -154,6 +177,22 @@ static CUresult meet(CUcontext ctx, const struct met *at, bool *go)
                       (given ? FR_ROUND_GIVEN : 0) | (have ? FR_ROUND_POSTS : 0));
 }
 
+// Keeps this rank's own bytes if it has delivered in parts, and posts its words for all but the
+// first.
+static CUresult end_parts(CUcontext ctx, const struct met *met)
+{
+    const struct fr_round *round = met->round;
+    const struct fr_round_delivery *delivery = &round->delivery;
+    const uint64_t own = delivery->from + round->rank * delivery->stride;
+    CUresult result = CUDA_SUCCESS;
+    if (delivery->parts > 1)
+        result = copy(ctx, round->own + fr_round_kept(delivery, own), own, delivery->bytes);
+    for (uint32_t part = 1; part < delivery->parts && result == CUDA_SUCCESS; part++)
+        result =
+            post_word_at(ctx, met, fr_round_part_word(delivery, round->rank, part), round->word);
+    return result;
+}
+
 // Stores this rank's bytes to the inboxes of the others.
 static CUresult deliver(CUcontext ctx, const struct met *met)
 {
@@ -168,7 +207,7 @@ static CUresult deliver(CUcontext ctx, const struct met *met)
                               fr_round_inbox(delivery, round->size, round->rank, rank, src),
                           src, delivery->bytes);
     }
-    return result;
+    return result == CUDA_SUCCESS ? end_parts(ctx, met) : result;
 }
 
 // Waits for the host's permission. Returns whether it has come.
@@ -199,11 +238,9 @@ static CUresult end(CUcontext ctx, const struct met *at)
 {
     const struct fr_round *round = at->round;
     bool met = false, alike = false, copies = round->after[0].bytes || round->after[1].bytes;
-    if (round->delivers)
-        return answer(ctx, round, FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_COMBINED);
     CUresult result = post_word(ctx, at, round->next_offset, round->next_word);
     if (result == CUDA_SUCCESS)
-        result = wait_words(ctx, round, round->next_offset, round->next_word, &met, &alike);
+        result = wait_words(ctx, round, row_of(round->next_offset, round->next_word), &met, &alike);
     if (result == CUDA_SUCCESS && alike)
         result = copy_all(ctx, round->after);
     if (result != CUDA_SUCCESS)
@@ -211,6 +248,61 @@ static CUresult end(CUcontext ctx, const struct met *at)
     return answer(ctx, round,
                   FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_MOVED | (alike ? FR_ROUND_ENDED : 0) |
                       (alike && copies ? FR_ROUND_COPIED : 0));
+}
+
+// Folds some single elements and units.
+static CUresult fold_some(CUcontext ctx, const struct fr_reduce *all, uint64_t skip_bytes,
+                          uint64_t units, uint64_t singles, struct sim_launch_shape shape)
+{
+    struct fr_reduce some = *all;
+    some.head = singles;
+    some.units = units;
+    some.tail = 0;
+    for (uint32_t i = 0; i < all->sources; i++)
+        some.ends[i].source += skip_bytes;
+    for (uint32_t i = 0; i < all->targets; i++)
+        some.ends[i].target += skip_bytes;
+    return sim_kernel_fold(ctx, &some, shape);
+}
+
+// Combines one part of what all have delivered, by one block.
+static CUresult fold_part(CUcontext ctx, const struct met *at, uint32_t part,
+                          struct sim_launch_shape shape)
+{
+    const struct fr_round_delivery *delivery = &at->round->delivery;
+    const struct fr_reduce *all = at->reduce;
+    const uint64_t head = all->head * all->element_bytes;
+    const uint64_t first = (uint64_t)part * delivery->part_units;
+    uint64_t units = all->units > first ? all->units - first : 0;
+    if (part + 1 < delivery->parts && units > delivery->part_units)
+        units = delivery->part_units;
+    CUresult result = fold_some(ctx, all, head + first * FR_REDUCE_UNIT_BYTES, units, 0, shape);
+    if (result == CUDA_SUCCESS && part == 0)
+        result = fold_some(ctx, all, 0, 0, all->head, shape);
+    if (result == CUDA_SUCCESS && part == 0)
+        result = fold_some(ctx, all, head + all->units * FR_REDUCE_UNIT_BYTES, 0, all->tail, shape);
+    return result;
+}
+
+// Does what follows a delivery once all ranks have met. A part that does not come in time is left.
+static CUresult end_delivery(CUcontext ctx, const struct met *at, struct sim_launch_shape shape)
+{
+    const struct fr_round *round = at->round;
+    CUresult result = CUDA_SUCCESS;
+    bool met, all = true, alike = true;
+    shape.blocks = 1;
+    if (!at->reduce)
+        result = sim_kernel_push(ctx, at->head, at->pieces, shape);
+    for (uint32_t part = 0; at->reduce && part < round->delivery.parts; part++) {
+        if (result == CUDA_SUCCESS && part > 0)
+            result = wait_words(ctx, round, row_of_part(round, part), &met, &alike);
+        if (result == CUDA_SUCCESS && alike)
+            result = fold_part(ctx, at, part, shape);
+        all = all && alike;
+    }
+    return result == CUDA_SUCCESS
+               ? answer(ctx, round, FR_ROUND_MET | FR_ROUND_ALIKE | (all ? FR_ROUND_COMBINED : 0))
+               : result;
 }
 
 // Does the work of all blocks in the first one. Blocks run one after the other, and the first one
@@ -223,6 +315,8 @@ static CUresult run(CUcontext ctx, const struct met *at, struct sim_launch_shape
     CUresult result = begin(ctx, at, &go);
     if (result != CUDA_SUCCESS || !go)
         return result;
+    if (at->round->delivers)
+        return end_delivery(ctx, at, shape);
     for (; shape.block < shape.blocks && result == CUDA_SUCCESS; shape.block++)
         result = at->reduce ? sim_kernel_fold(ctx, at->reduce, shape)
                             : sim_kernel_push(ctx, at->head, at->pieces, shape);
@@ -280,7 +374,14 @@ static bool is_sound(const struct fr_round *round, uint32_t most)
            round->control % sizeof(uint64_t) == 0 &&
            (!round->delivers ||
             (round->waits && round->word % FR_ROUND_MARKS && delivery->end <= round->size &&
-             (delivery->offset | delivery->row_bytes) % FR_ROUND_UNIT_BYTES == 0 &&
+             (delivery->offset | delivery->row_bytes | delivery->kept_offset) %
+                     FR_ROUND_UNIT_BYTES ==
+                 0 &&
+             delivery->parts > 0 && delivery->parts <= FR_ROUND_PARTS &&
+             (delivery->parts == 1 ||
+              (uint64_t)delivery->parts * delivery->part_units * FR_ROUND_UNIT_BYTES +
+                      2 * FR_ROUND_UNIT_BYTES >
+                  delivery->bytes) &&
              delivery->bytes + FR_ROUND_UNIT_BYTES <= delivery->row_bytes));
 }
 
@@ -303,18 +404,40 @@ static bool many_are_sound(const void *given)
     return push_is_sound(&params->round, &params->head, params->pieces, FR_BARRIER_PUSH_MANY);
 }
 
-static bool reduce_few_is_sound(const void *given)
+static bool few_ends_are_sound(const struct fr_barrier_reduce_few *params)
 {
-    const struct fr_barrier_reduce_few *params = given;
     const struct fr_reduce reduce = with_room(&params->reduce);
     return is_sound(&params->round, FR_REDUCE_FEW) && reduce.sources <= FR_REDUCE_FEW &&
            reduce.targets <= FR_REDUCE_FEW && sim_kernel_fold_is_sound(&reduce);
 }
 
+static bool ends_are_sound(const struct fr_barrier_reduce *params)
+{
+    return is_sound(&params->round, FR_REDUCE_SOURCES) && sim_kernel_fold_is_sound(&params->reduce);
+}
+
+static bool reduce_few_is_sound(const void *given)
+{
+    const struct fr_barrier_reduce_few *params = given;
+    return !params->round.delivers && few_ends_are_sound(params);
+}
+
 static bool reduce_is_sound(const void *given)
 {
     const struct fr_barrier_reduce *params = given;
-    return is_sound(&params->round, FR_REDUCE_SOURCES) && sim_kernel_fold_is_sound(&params->reduce);
+    return !params->round.delivers && ends_are_sound(params);
+}
+
+static bool combine_few_is_sound(const void *given)
+{
+    const struct fr_barrier_reduce_few *params = given;
+    return params->round.delivers && few_ends_are_sound(params);
+}
+
+static bool combine_is_sound(const void *given)
+{
+    const struct fr_barrier_reduce *params = given;
+    return params->round.delivers && ends_are_sound(params);
 }
 
 const struct sim_kernel sim_kernel_barrier_push_few = {
@@ -343,5 +466,19 @@ const struct sim_kernel sim_kernel_barrier_reduce = {
     .param_bytes = sizeof(struct fr_barrier_reduce),
     .max_threads = FR_REDUCE_MAX_THREADS,
     .are_sound = reduce_is_sound,
+    .run_block = reduce_block,
+};
+const struct sim_kernel sim_kernel_barrier_combine_few = {
+    .name = FR_BARRIER_COMBINE_FEW_NAME,
+    .param_bytes = sizeof(struct fr_barrier_reduce_few),
+    .max_threads = FR_REDUCE_MAX_THREADS,
+    .are_sound = combine_few_is_sound,
+    .run_block = reduce_few_block,
+};
+const struct sim_kernel sim_kernel_barrier_combine = {
+    .name = FR_BARRIER_COMBINE_NAME,
+    .param_bytes = sizeof(struct fr_barrier_reduce),
+    .max_threads = FR_REDUCE_MAX_THREADS,
+    .are_sound = combine_is_sound,
     .run_block = reduce_block,
 };

@@ -52,7 +52,8 @@ extern const struct sim_kernel sim_kernel_reduce_few, sim_kernel_reduce, sim_ker
 extern const struct sim_kernel sim_kernel_pack, sim_kernel_pack_inline, sim_kernel_pack_fused,
     sim_kernel_pack_many;
 extern const struct sim_kernel sim_kernel_barrier_push_few, sim_kernel_barrier_push_many,
-    sim_kernel_barrier_reduce_few, sim_kernel_barrier_reduce;
+    sim_kernel_barrier_reduce_few, sim_kernel_barrier_reduce, sim_kernel_barrier_combine_few,
+    sim_kernel_barrier_combine;
 
 // Returns how many bytes of parameters a function of a loaded module takes, 0 for another handle.
 size_t sim_function_param_bytes(CUfunction handle);

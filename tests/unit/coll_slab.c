@@ -4,8 +4,8 @@
 // ranks that run ahead, come late, or never, or have no page-locked memory.
 #include "config.h"
 
+#include "coll/slab_int.h"
 #include "device/cuda/cuda_int.h"
-#include "fabrail/coll/slab.h"
 
 #include "../sim/calls.h"
 #include "ipc_pair.h"
@@ -655,7 +655,8 @@ static bool deliver(struct fr_coll_slab *slab, const struct delivering *deliveri
                      .stride = shape.stride,
                      .bytes = shape.bytes,
                      .first = shape.first,
-                     .end = shape.end},
+                     .end = shape.end,
+                     .parts = 1},
         .before = {copy_between(&delivering->stage, &delivering->vector,
                                 shape.shift + shape.stride * ((size_t)process_count - 1) +
                                     shape.bytes)},
@@ -726,6 +727,118 @@ static void run_plain_deliveries(void)
     fr_cuda_kernels_image = process_rank % 2 == 0 ? NULL : fr_cuda_kernels_image;
     refuse_lock();
     run_deliveries();
+}
+
+// A delivery in parts between two ranks.
+enum { PARTS = 3, PART_BYTES = 512 * 16, PARTS_BYTES = PARTS * PART_BYTES };
+
+// Stores bytes to the slab of rank 0 by hand.
+static void store_by_hand(const struct fr_coll_slab *slab, const struct driver_memory *from,
+                          uint64_t offset, size_t bytes)
+{
+    const struct fr_device_push_piece piece = {
+        .dst = slab->addresses[0] + offset, .src = (uintptr_t)from->address, .bytes = bytes};
+    struct fr_device_range range;
+    CHECK(fr_device_query(from->address, &range) == FR_OK);
+    CHECK(fr_device_push(&range, &piece, 1, FR_ENGINE_SM, 0) == FR_OK);
+}
+
+// Posts a word of rank 1 for the first round.
+static void post_by_hand(const struct fr_coll_slab *slab, const struct driver_memory *memory,
+                         uint64_t offset)
+{
+    const uint64_t word = FR_ROUND_MARKS + 1;
+    CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)memory->address, &word, sizeof(word)));
+    CU(cuCtxSynchronize());
+    store_by_hand(slab, memory, offset, sizeof(word));
+}
+
+static uint64_t part_word(const struct fr_coll_slab *slab, unsigned part)
+{
+    const size_t row = (size_t)slab->memory->size + 1; // of odd rounds, and rank 1
+    return slab->parts_offset + row * FR_COLL_SLAB_PART_WORDS_BYTES + part * sizeof(uint64_t);
+}
+
+// Rank 1 delivers to rank 0, and posts its words but for the last part until it is told to.
+static void deliver_by_hand(const struct fr_coll_slab *slab, const struct driver_memory *memory)
+{
+    uint64_t offset = 0;
+    process_hear(0, &offset, sizeof(offset));
+    pair_fill(memory, 0, PARTS_BYTES, 1);
+    store_by_hand(slab, memory, offset, PARTS_BYTES);
+    for (unsigned part = 1; part < PARTS - 1; part++)
+        post_by_hand(slab, memory, part_word(slab, part));
+    post_by_hand(slab, memory, slab->row_bytes + sizeof(uint64_t));
+    process_meet();
+    process_meet();
+    post_by_hand(slab, memory, part_word(slab, PARTS - 1));
+    process_meet();
+}
+
+// Combines in place what rank 1 has delivered.
+static void combine_parts(struct fr_coll_slab *slab, const struct driver_memory *memory)
+{
+    struct fr_device_range range;
+    CHECK(fr_device_query(memory->address, &range) == FR_OK);
+    const uintptr_t own = (uintptr_t)memory->address;
+    const uint64_t offset = fr_coll_slab_delivered(slab, 1, 1, own) - slab->at;
+    struct fr_device_reduction reduction = {
+        .row = fr_device_reduce_row(FR_TYPE_U8, FR_OP_SUM),
+        .elements = PARTS_BYTES,
+        .sources = 2,
+        .targets = 1,
+        .source = {own, fr_coll_slab_delivered(slab, 1, 1, own)},
+        .target = {own},
+    };
+    const struct fr_device_move move = {
+        .range = &range,
+        .reduction = &reduction,
+        .is_synced = true,
+        .delivery = {.is_made = true,
+                     .from = own,
+                     .bytes = PARTS_BYTES,
+                     .end = 2,
+                     .parts = PARTS,
+                     .part_units = PART_BYTES / FR_ROUND_UNIT_BYTES},
+    };
+    const struct fr_coll_post post = {.mark = 1, .meets = true, .move = &move};
+    enum fr_coll_slab_done done;
+    bool posted = false, met = false;
+    pair_fill(memory, 0, PARTS_BYTES, 2);
+    process_say(1, &offset, sizeof(offset));
+    process_meet();
+    CHECK(fr_coll_slab_post(slab, 1, &post, &posted, &done) == FR_OK && posted);
+    CHECK(done == FR_COLL_SLAB_POSTED);
+    for (int i = 0; i < 3; i++)
+        CHECK(fr_coll_slab_look(slab, 1, &met) == FR_OK && !met && !fr_coll_slab_has(slab, 1, 1));
+    process_meet();
+    process_meet();
+    CHECK(fr_coll_slab_look(slab, 1, &met) == FR_OK && met && fr_coll_slab_has(slab, 1, 1));
+    reduction.source[0] = fr_coll_slab_kept(slab, own);
+    CHECK(fr_device_reduce(&range, &reduction, 0) == FR_OK);
+}
+
+// One part comes after the kernel has given up, which has combined the others in place. Once it is
+// there, all are combined once more, from what this rank has kept.
+static void run_late_part(void)
+{
+    static unsigned char sum[PARTS_BYTES], other[PARTS_BYTES], got[PARTS_BYTES];
+    struct fr_coll_slab *slab = open_all();
+    struct driver_memory memory;
+    CHECK(driver_allocate(FR_KIND_MALLOC, device_here(), PARTS_BYTES, &memory));
+    if (process_rank == 1)
+        deliver_by_hand(slab, &memory);
+    else
+        combine_parts(slab, &memory);
+    check_fill(sum, PARTS_BYTES, 2);
+    check_fill(other, PARTS_BYTES, 1);
+    for (size_t i = 0; i < PARTS_BYTES; i++)
+        sum[i] = (unsigned char)(sum[i] + other[i]);
+    driver_read(got, &memory, PARTS_BYTES);
+    CHECK(process_rank == 1 || memcmp(got, sum, PARTS_BYTES) == 0, "wrong sum");
+    process_meet();
+    driver_free(&memory);
+    close_all(slab);
 }
 
 // Tells the last rank, by way of rank 0, once all others have come here.
@@ -828,6 +941,7 @@ static const struct process_case cases[] = {
     {.name = "many-deliveries", .count = 8, .run = run_deliveries},
     {.name = "shared-deliveries", .count = 3, .run = run_deliveries, .common = ONE_DEVICE},
     {.name = "plain-deliveries", .count = 3, .run = run_plain_deliveries},
+    {.name = "late-part", .count = 2, .run = run_late_part},
     {.name = "parts", .count = 3, .run = run_parts},
     {.name = "leaving", .count = 3, .run = run_leaving},
     {.name = "positions", .count = 2, .run = run_positions},

@@ -41,6 +41,7 @@ struct fr_coll_reduce {
     struct fr_policy_slice slice; // what this rank combines
     struct fr_coll_slot slots[FR_COLL_ACCESSES];
     struct fr_device_reduction work; // what this rank's kernel does
+    bool is_kept; // where ranks deliver: the slab has this rank's own bytes once more
 };
 
 // Returns whether a team is small enough for the kernel.

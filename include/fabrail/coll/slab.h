@@ -93,6 +93,10 @@ bool fr_coll_slab_may_deliver(const struct fr_coll_slab *slab, uint64_t round,
 uintptr_t fr_coll_slab_delivered(const struct fr_coll_slab *slab, int rank, uint64_t round,
                                  uint64_t from);
 
+// Returns where this rank's device finds its own bytes once more after a delivery in parts, which
+// has them at `from`. What the kernel has combined may have been written over them.
+uintptr_t fr_coll_slab_kept(const struct fr_coll_slab *slab, uint64_t from);
+
 // Bytes of a rank's chunk, alike on all ranks. A chunk of data that no post has room for waits
 // there for the others, who fetch it once they have seen this rank's post for `round`. There are
 // two, for odd and even rounds: when it is published, all must have posted for the round before.

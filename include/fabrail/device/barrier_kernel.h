@@ -16,6 +16,10 @@ struct fr_device_delivery {
     size_t bytes;   // for each rank
     unsigned first; // ranks from this one to the one before `end` get some
     unsigned end;
+    // Alike on all ranks: parts, and units of each but the last. One part, or as many as cover the
+    // units of a reduction that has a few single elements besides. Pieces are for one part.
+    unsigned parts;
+    unsigned part_units;
 };
 
 // Spans of the memory of one move.

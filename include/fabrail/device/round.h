@@ -18,7 +18,13 @@
 // A kernel may also *deliver*: before it posts, it stores what the others need of this rank to
 // their slabs, where each rank has a row in the inbox of that round. If the words of all are alike,
 // it combines what has come to its own slab, and there is no second meeting. The bytes of a round
-// in which words differ are of no use to anybody. One block does all that.
+// in which words differ are of no use to anybody.
+//
+// Long vectors are delivered in *parts*, each by a block that waits for no other block of its
+// kernel. For a part behind the first one, a rank posts its word once more. A block combines its
+// part once these words of all ranks are there. So some parts may be combined when a kernel gives
+// up. The host then has all combined once more. A rank's own vector may have been written over by
+// then, so it keeps a copy in its slab.
 //
 // Nobody reads posts where words are alike. So a kernel that waits, and whose word has a mark,
 // stores its word first. It stores its post only once it has seen that others have another mark. A
@@ -29,10 +35,12 @@
 #include "fabrail/device/elements.h"
 
 // Names of the kernels.
-#define FR_BARRIER_PUSH_FEW_NAME   "fr_barrier_push_few"
-#define FR_BARRIER_PUSH_MANY_NAME  "fr_barrier_push_many"
-#define FR_BARRIER_REDUCE_NAME     "fr_barrier_reduce"
-#define FR_BARRIER_REDUCE_FEW_NAME "fr_barrier_reduce_few"
+#define FR_BARRIER_PUSH_FEW_NAME    "fr_barrier_push_few"
+#define FR_BARRIER_PUSH_MANY_NAME   "fr_barrier_push_many"
+#define FR_BARRIER_REDUCE_NAME      "fr_barrier_reduce"
+#define FR_BARRIER_REDUCE_FEW_NAME  "fr_barrier_reduce_few"
+#define FR_BARRIER_COMBINE_NAME     "fr_barrier_combine"
+#define FR_BARRIER_COMBINE_FEW_NAME "fr_barrier_combine_few"
 
 enum { FR_BARRIER_PUSH_FEW = 8, FR_BARRIER_PUSH_MANY = 72 }; // most ranks, and most pieces
 
@@ -75,10 +83,26 @@ struct fr_round_delivery {
     uint64_t row_bytes; // from one row to the next
     uint32_t first;     // ranks from this one to the one before `end` get some, but for the sender
     uint32_t end;
+    uint32_t parts;        // at most FR_ROUND_PARTS
+    uint32_t part_units;   // of each but the last; the first one has what is in no unit, too
+    uint64_t parts_offset; // of FR_ROUND_PARTS words of each rank in each slab
+    uint64_t kept_offset;  // in this rank's slab, of the copy of its own bytes if there are parts
 };
 
-// Words in device memory by which the blocks tell each other a round and a bit.
-enum { FR_ROUND_READY, FR_ROUND_GO, FR_ROUND_END, FR_ROUND_COUNTS, FR_ROUND_CONTROLS = 6 };
+// Most parts of a delivery.
+enum { FR_ROUND_PARTS = 32 };
+
+// Words in device memory by which the blocks tell each other a round and a bit. Behind them are
+// counters of blocks. In the last one, each block but the first counts in the lower half when it
+// ends, and also in the upper half if it has left its part.
+enum {
+    FR_ROUND_READY,
+    FR_ROUND_GO,
+    FR_ROUND_END,
+    FR_ROUND_COUNTS,
+    FR_ROUND_ENDED_BLOCKS = 6,
+    FR_ROUND_CONTROLS,
+};
 
 // Bits of the answer's second word. It says how far the kernel has come. FR_ROUND_ANSWER and
 // `value` tell it from answers to earlier launches and from any value that a push waits for there.
@@ -132,7 +156,7 @@ struct fr_barrier_push_many {
     struct fr_push_piece pieces[FR_BARRIER_PUSH_MANY];
 };
 
-// A round with a reduction.
+// A round with a reduction, which combines sources or what was delivered.
 struct fr_barrier_reduce {
     struct fr_round round;
     struct fr_reduce reduce;
@@ -153,6 +177,19 @@ FR_PUSH_FUNCTION uint64_t fr_round_inbox(const struct fr_round_delivery *deliver
 {
     uint32_t row = (sender + size - receiver - 1) % size;
     return delivery->offset + row * delivery->row_bytes + from % FR_ROUND_UNIT_BYTES;
+}
+
+// Returns where a rank's own bytes are kept, which has them at `from`, as an offset in its slab.
+FR_PUSH_FUNCTION uint64_t fr_round_kept(const struct fr_round_delivery *delivery, uint64_t from)
+{
+    return delivery->kept_offset + from % FR_ROUND_UNIT_BYTES;
+}
+
+// Returns where a rank's word for a part is, as an offset in each slab.
+FR_PUSH_FUNCTION uint64_t fr_round_part_word(const struct fr_round_delivery *delivery,
+                                             uint32_t sender, uint32_t part)
+{
+    return delivery->parts_offset + ((uint64_t)sender * FR_ROUND_PARTS + part) * sizeof(uint64_t);
 }
 
 // Returns the second word of the answer: how far the kernel has come, as FR_ROUND_* bits.

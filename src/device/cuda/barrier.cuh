@@ -46,14 +46,19 @@ static __device__ __forceinline__ void round_store_post(const struct fr_round &r
     }
 }
 
+// Stores a word at the same place in all slabs.
+static __device__ __forceinline__ void
+round_post_at(const struct fr_round &round, const uint64_t *slabs, uint64_t offset, uint64_t word)
+{
+    __syncthreads();
+    if (threadIdx.x < round.size)
+        release_to_system(slabs[(round.rank + 1 + threadIdx.x) % round.size] + offset, word);
+}
+
 static __device__ __forceinline__ void
 round_post_word(const struct fr_round &round, const uint64_t *slabs, uint64_t row, uint64_t word)
 {
-    __syncthreads();
-    if (threadIdx.x < round.size) {
-        uint32_t rank = (round.rank + 1 + threadIdx.x) % round.size;
-        release_to_system(slabs[rank] + row + round.rank * sizeof(uint64_t), word);
-    }
+    round_post_at(round, slabs, row + round.rank * sizeof(uint64_t), word);
 }
 
 // Returns whether all ranks have posted in time, and with the mark of this rank if it has one.
@@ -98,78 +103,110 @@ static __device__ __forceinline__ void round_tell_host(const struct fr_round &ro
     }
 }
 
-// Stores bytes of this rank to the inboxes of some others. They are loaded once for all of these,
-// since a load takes as long as all the stores.
+// Returns whether this rank keeps a copy of its own bytes.
+static __device__ __forceinline__ bool round_keeps(const struct fr_round &round)
+{
+    return round.delivery.parts > 1;
+}
+
+// Returns the units before a part, of `units`.
+static __device__ __forceinline__ uint64_t round_part_begin(const struct fr_round &round,
+                                                            uint32_t part, uint64_t units)
+{
+    const uint64_t before = (uint64_t)part * round.delivery.part_units;
+    return part < round.delivery.parts && before < units ? before : units;
+}
+
+// Stores bytes of a part to the inboxes of some other ranks, and to where this one keeps them if it
+// is said to. They are loaded once for all of these, since a load takes as long as all the stores.
 static __device__ __forceinline__ void round_deliver_run(const struct fr_round &round,
-                                                         const uint64_t *slabs, uint64_t src,
-                                                         uint32_t first, uint32_t end)
+                                                         const uint64_t *slabs, uint32_t part,
+                                                         uint64_t src, uint32_t first, uint32_t end,
+                                                         bool keeps)
 {
     enum { LOADS = 4 };
     const uint64_t bytes = round.delivery.bytes;
     const uint64_t lead = (0 - src) % FR_ROUND_UNIT_BYTES;
     const uint64_t head = lead < bytes ? lead : bytes;
-    const uint64_t units = (bytes - head) / FR_ROUND_UNIT_BYTES;
-    const uint64_t done = head + units * FR_ROUND_UNIT_BYTES;
+    const uint64_t all = (bytes - head) / FR_ROUND_UNIT_BYTES;
+    const uint64_t done = head + all * FR_ROUND_UNIT_BYTES;
+    const uint64_t begin = round_part_begin(round, part, all) + threadIdx.x;
+    const uint64_t units = round_part_begin(round, part + 1, all);
     const uint32_t thread = threadIdx.x, step = blockDim.x;
     const uint4 *from = (const uint4 *)(src + head);
-    const bool has_head = thread < head, has_tail = thread < bytes - done;
+    const bool has_head = part == 0 && thread < head;
+    const bool has_tail = part == 0 && thread < bytes - done;
     const char in_head = has_head ? ((const char *)src)[thread] : 0;
     const char in_tail = has_tail ? ((const char *)src)[done + thread] : 0;
-    for (uint64_t i = thread; i < units || i == thread; i += LOADS * step) {
+    for (uint64_t i = begin; i < units || i == begin; i += LOADS * step) {
         uint4 some[LOADS];
 #pragma unroll
         for (int j = 0; j < LOADS; j++) {
             if (i + j * step < units)
                 some[j] = __ldcv(&from[i + j * step]);
         }
-        for (uint32_t next = 1; next < round.size; next++) { // each begins with another one
+        for (uint32_t next = 1; next <= round.size; next++) { // each begins with another one
+            const bool is_own = next == round.size;
             const uint32_t rank = (round.rank + next) % round.size;
-            if (rank < first || rank >= end)
+            if (is_own ? !keeps : rank < first || rank >= end)
                 continue;
-            char *row = (char *)(slabs[rank] + fr_round_inbox(&round.delivery, round.size,
-                                                              round.rank, rank, src));
+            char *row = (char *)(is_own ? round.own + fr_round_kept(&round.delivery, src)
+                                        : slabs[rank] + fr_round_inbox(&round.delivery, round.size,
+                                                                       round.rank, rank, src));
 #pragma unroll
             for (int j = 0; j < LOADS; j++) {
                 if (i + j * step < units)
                     ((uint4 *)(row + head))[i + j * step] = some[j];
             }
-            if (i == thread && has_head)
+            if (i == begin && has_head)
                 row[thread] = in_head;
-            if (i == thread && has_tail)
+            if (i == begin && has_tail)
                 row[done + thread] = in_tail;
         }
     }
 }
 
-static __device__ __forceinline__ void round_deliver(const struct fr_round &round,
-                                                     const uint64_t *slabs)
+static __device__ __forceinline__ void round_deliver_part(const struct fr_round &round,
+                                                          const uint64_t *slabs, uint32_t part)
 {
     const struct fr_round_delivery &delivery = round.delivery;
     const bool same = delivery.stride == 0; // for all
+    const uint32_t end = same ? delivery.first + 1 : delivery.end;
     if (delivery.bytes == 0)
         return;
-    for (uint32_t rank = delivery.first; rank < delivery.end; rank++) {
-        round_deliver_run(round, slabs, delivery.from + rank * delivery.stride, rank,
-                          same ? delivery.end : rank + 1);
-        if (same)
-            return;
+    for (uint32_t rank = delivery.first; rank < end; rank++)
+        round_deliver_run(round, slabs, part, delivery.from + rank * delivery.stride, rank,
+                          same ? delivery.end : rank + 1,
+                          round_keeps(round) && (same || rank == round.rank));
+}
+
+// Delivers the parts of this block. Posts the words of all but the first part, whose word is the
+// one that all ranks post in a round.
+static __device__ __forceinline__ void round_deliver(const struct fr_round &round,
+                                                     const uint64_t *slabs)
+{
+    for (uint32_t part = blockIdx.x; part < round.delivery.parts; part += gridDim.x) {
+        round_deliver_part(round, slabs, part);
+        if (part > 0)
+            round_post_at(round, slabs, fr_round_part_word(&round.delivery, round.rank, part),
+                          round.word);
     }
 }
 
-// Copies bytes by all blocks together. Each thread copies some units at a time.
-static __device__ __forceinline__ void round_copy(const struct fr_round_copy &copy)
+// Copies bytes by all of `threads` together. Each thread copies some units at a time.
+static __device__ __forceinline__ void round_copy_by(const struct fr_round_copy &copy,
+                                                     uint64_t thread, uint64_t threads)
 {
     enum { LOADS = 4 };
     const uint64_t lead = (0 - copy.dst) % FR_ROUND_UNIT_BYTES;
     const uint64_t head = lead < copy.bytes ? lead : copy.bytes;
     const uint64_t units = (copy.bytes - head) / FR_ROUND_UNIT_BYTES;
     const uint64_t done = head + units * FR_ROUND_UNIT_BYTES;
-    const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    const uint64_t step = threads;
     const uint4 *from = (const uint4 *)(copy.src + head);
     uint4 *to = (uint4 *)(copy.dst + head);
     uint4 some[LOADS];
-    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < units;
-         i += LOADS * step) {
+    for (uint64_t i = thread; i < units; i += LOADS * step) {
 #pragma unroll
         for (int j = 0; j < LOADS; j++) {
             if (i + j * step < units)
@@ -181,10 +218,17 @@ static __device__ __forceinline__ void round_copy(const struct fr_round_copy &co
                 to[i + j * step] = some[j];
         }
     }
-    if (blockIdx.x == 0 && threadIdx.x < head)
-        ((char *)copy.dst)[threadIdx.x] = ((const char *)copy.src)[threadIdx.x];
-    if (blockIdx.x == 0 && threadIdx.x < copy.bytes - done)
-        ((char *)copy.dst)[done + threadIdx.x] = ((const char *)copy.src)[done + threadIdx.x];
+    if (thread < head)
+        ((char *)copy.dst)[thread] = ((const char *)copy.src)[thread];
+    if (thread < copy.bytes - done)
+        ((char *)copy.dst)[done + thread] = ((const char *)copy.src)[done + thread];
+}
+
+// Copies bytes by all blocks together.
+static __device__ __forceinline__ void round_copy(const struct fr_round_copy &copy)
+{
+    round_copy_by(copy, (uint64_t)blockIdx.x * blockDim.x + threadIdx.x,
+                  (uint64_t)gridDim.x * blockDim.x);
 }
 
 static __device__ __forceinline__ bool has_copies(const struct fr_round_copy *copies)
@@ -235,6 +279,58 @@ static __device__ __forceinline__ bool round_ask_blocks(const struct fr_round &r
     return __syncthreads_or(yes) != 0;
 }
 
+// Ends a block of a delivery that is not the first one.
+static __device__ __forceinline__ void round_end_block(const struct fr_round &round, bool has_left)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        uint64_t at = round.control + FR_ROUND_ENDED_BLOCKS * sizeof(uint64_t);
+        uint64_t count = 1 + ((uint64_t)has_left << 32);
+        asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(at), "l"(count) : "memory");
+    }
+}
+
+// Waits until all other blocks have ended, by the first one. Returns whether some have left parts.
+// What they did before is then done, for this block and for whoever it tells.
+static __device__ __forceinline__ bool round_await_blocks(const struct fr_round &round)
+{
+    uint64_t count = 0;
+    if (gridDim.x > 1 && threadIdx.x == 0) {
+        const uint64_t at = round.control + FR_ROUND_ENDED_BLOCKS * sizeof(uint64_t);
+        do
+            count = acquire_of_device(at);
+        while ((uint32_t)count < gridDim.x - 1);
+        *(volatile uint64_t *)at = 0;
+    }
+    return __syncthreads_or(count >> 32 != 0) != 0;
+}
+
+// Waits until all ranks have delivered a part that is not the first one. Returns false if they do
+// not come in time, with the same mark, or if the first block says that they do not.
+static __device__ __forceinline__ bool round_await_part(const struct fr_round &round, uint32_t part)
+{
+    const uint32_t rank = threadIdx.x, asks = round.size; // the thread that asks the first block
+    const uint64_t at = round.own + fr_round_part_word(&round.delivery, rank, part);
+    uint64_t begin = clock_ns(), seen = round.word;
+    bool has_come = rank >= round.size;
+    for (;;) {
+        bool stops = false;
+        if (!has_come) {
+            seen = acquire_of_system(at);
+            has_come = seen / FR_ROUND_MARKS >= round.word / FR_ROUND_MARKS;
+        }
+        if (__syncthreads_and(has_come))
+            break;
+        if (threadIdx.x == asks)
+            stops = acquire_of_device(round.control + FR_ROUND_GO * sizeof(uint64_t)) / 2 >=
+                        fr_round_said(&round, 0) / 2 ||
+                    clock_ns() - begin >= round.spin_ns;
+        if (__syncthreads_or(stops))
+            return false;
+    }
+    return __syncthreads_and(seen == round.word) != 0;
+}
+
 static __device__ __forceinline__ void round_give_post(const struct fr_round &round,
                                                        const uint64_t *slabs)
 {
@@ -254,10 +350,10 @@ static __device__ __forceinline__ bool round_take_posts(const struct fr_round &r
     return have;
 }
 
-// Meets the others, by the first block. Returns whether to go on and move bytes. If not, the host
-// has been told.
+// Meets the others, by the first block. `delivers` is the round's. Returns whether to go on and
+// move bytes. If not, the host has been told.
 static __device__ __forceinline__ bool round_meet(const struct fr_round &round,
-                                                  const uint64_t *slabs)
+                                                  const uint64_t *slabs, const bool delivers)
 {
     bool met = false, alike = false, have = false;
     bool given = !round.waits || round.word % FR_ROUND_MARKS == 0;
@@ -267,18 +363,21 @@ static __device__ __forceinline__ bool round_meet(const struct fr_round &round,
     if (round.waits)
         met = round_wait(round, round.words_offset, round.word, &alike);
     bool go = alike && round.next_word != 0;
-    round_tell_blocks(round, FR_ROUND_GO, go);
+    if (!go || !delivers)
+        round_tell_blocks(round, FR_ROUND_GO, go);
     if (go)
         return true;
     if (met && !alike) {
         if (!given) {
-            for (int i = 0; i < FR_ROUND_COPIES && round.delivers; i++)
-                round_copy(round.before[i]);
+            for (int i = 0; i < FR_ROUND_COPIES && delivers; i++)
+                round_copy_by(round.before[i], threadIdx.x, blockDim.x);
             round_give_post(round, slabs);
         }
         given = true;
         have = round_take_posts(round);
     }
+    if (delivers)
+        (void)round_await_blocks(round);
     round_tell_host(round, (met ? FR_ROUND_MET : 0) | (alike ? FR_ROUND_ALIKE : 0) |
                                (given ? FR_ROUND_GIVEN : 0) | (have ? FR_ROUND_POSTS : 0));
     return false;
@@ -300,6 +399,7 @@ static __device__ __forceinline__ bool round_await_permission(const struct fr_ro
     return __syncthreads_or(yes) != 0;
 }
 
+// Begins a round without a delivery, in all blocks. Returns whether to move bytes.
 static __device__ __forceinline__ bool round_begin(const struct fr_round &round,
                                                    const uint64_t *slabs)
 {
@@ -308,9 +408,7 @@ static __device__ __forceinline__ bool round_begin(const struct fr_round &round,
         round_tell_host(round, FR_ROUND_UNDONE);
         return false;
     }
-    if (round.delivers) {
-        round_deliver(round, slabs);
-    } else if (has_copies(round.before)) {
+    if (has_copies(round.before)) {
         for (int i = 0; i < FR_ROUND_COPIES; i++)
             round_copy(round.before[i]);
         if (round_is_last(round, 0))
@@ -318,17 +416,53 @@ static __device__ __forceinline__ bool round_begin(const struct fr_round &round,
         if (gridDim.x > 1 && blockIdx.x == 0)
             (void)round_ask_blocks(round, FR_ROUND_READY);
     }
-    return blockIdx.x == 0 ? round_meet(round, slabs) : round_ask_blocks(round, FR_ROUND_GO);
+    return blockIdx.x == 0 ? round_meet(round, slabs, false) : round_ask_blocks(round, FR_ROUND_GO);
 }
 
-// Ends the round for this block. Called after the block's bytes have been stored.
+// Has all blocks know whether the host permits them to go on. The first one alone looks for its
+// word: each that did would make the others wait a microsecond longer.
+static __device__ __forceinline__ bool round_is_permitted(const struct fr_round &round)
+{
+    if (blockIdx.x > 0)
+        return round_ask_blocks(round, FR_ROUND_READY);
+    bool yes = round_await_permission(round);
+    round_tell_blocks(round, FR_ROUND_READY, yes);
+    return yes;
+}
+
+// Begins a round with a delivery, in all blocks. Returns whether to combine.
+static __device__ __forceinline__ bool round_begin_delivery(const struct fr_round &round,
+                                                            const uint64_t *slabs)
+{
+    if (round.permit != 0 && !round_is_permitted(round)) {
+        if (blockIdx.x > 0) {
+            round_end_block(round, true);
+        } else {
+            (void)round_await_blocks(round);
+            round_tell_host(round, FR_ROUND_UNDONE);
+        }
+        return false;
+    }
+    round_deliver(round, slabs);
+    return blockIdx.x > 0 || round_meet(round, slabs, true);
+}
+
+// Ends a delivery for this block, which may have left parts.
+static __device__ __forceinline__ void round_end_delivery(const struct fr_round &round,
+                                                          bool has_left)
+{
+    if (blockIdx.x > 0) {
+        round_end_block(round, has_left);
+        return;
+    }
+    has_left = round_await_blocks(round) || has_left;
+    round_tell_host(round, FR_ROUND_MET | FR_ROUND_ALIKE | (has_left ? 0 : FR_ROUND_COMBINED));
+}
+
+// Ends a round without a delivery for this block. Called after the block's bytes have been stored.
 static __device__ __forceinline__ void round_end(const struct fr_round &round,
                                                  const uint64_t *slabs)
 {
-    if (round.delivers) {
-        round_tell_host(round, FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_COMBINED);
-        return;
-    }
     bool is_last = round_is_last(round, 1), ended = false, copied = false;
     if (is_last) {
         round_post_word(round, slabs, round.next_offset, round.next_word);

@@ -251,10 +251,13 @@ static __device__ __forceinline__ void push_behind_barrier(const struct fr_round
                                                            const struct fr_push_head *head,
                                                            const struct fr_push_piece *pieces)
 {
-    if (!round_begin(round, slabs))
+    if (!(round.delivers ? round_begin_delivery(round, slabs) : round_begin(round, slabs)))
         return;
-    push_shares(head, pieces);
-    round_end(round, slabs);
+    push_shares(head, pieces); // there is one block where something was delivered to be pushed
+    if (round.delivers)
+        round_end_delivery(round, false);
+    else
+        round_end(round, slabs);
 }
 
 extern "C" __global__ void __launch_bounds__(FR_PUSH_MAX_THREADS)

@@ -51,6 +51,8 @@ static const char *const names[FR_KERNEL_COUNT] = {
     [FR_KERNEL_REDUCE] = FR_REDUCE_NAME,
     [FR_KERNEL_BARRIER_REDUCE_FEW] = FR_BARRIER_REDUCE_FEW_NAME,
     [FR_KERNEL_BARRIER_REDUCE] = FR_BARRIER_REDUCE_NAME,
+    [FR_KERNEL_BARRIER_COMBINE_FEW] = FR_BARRIER_COMBINE_FEW_NAME,
+    [FR_KERNEL_BARRIER_COMBINE] = FR_BARRIER_COMBINE_NAME,
     [FR_KERNEL_PACK] = FR_PACK_NAME,
     [FR_KERNEL_PACK_INLINE] = FR_PACK_INLINE_NAME,
     [FR_KERNEL_PACK_FUSED] = FR_PACK_FUSED_NAME,
@@ -65,7 +67,7 @@ static const struct {
 } images[FR_IMAGE_COUNT] = {
     [FR_IMAGE_PUSH] = {&fr_cuda_kernels_image, FR_KERNEL_PUSH_FEW, FR_KERNEL_STANDBY,
                        "copies, so copy engines move all sizes between GPUs"},
-    [FR_IMAGE_REDUCE] = {&fr_cuda_reduce_image, FR_KERNEL_REDUCE_FEW, FR_KERNEL_BARRIER_REDUCE,
+    [FR_IMAGE_REDUCE] = {&fr_cuda_reduce_image, FR_KERNEL_REDUCE_FEW, FR_KERNEL_BARRIER_COMBINE,
                          "reductions, so they go through the host"},
     [FR_IMAGE_PACK] = {&fr_cuda_pack_image, FR_KERNEL_PACK, FR_KERNEL_PACK_MANY,
                        "datatypes, so copy engines pack them"},

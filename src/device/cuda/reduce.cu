@@ -10,11 +10,19 @@
 // for each row of reduce.def. A single element is treated as the first one of a unit.
 #include "device/cuda/barrier.cuh"
 
-// Units of each source that a thread holds, and sources that it loads at once besides the sum.
-enum { HELD = 4, AHEAD = 3 };
+// Units of each source that a thread holds, where it has many or few of them, and sources that it
+// loads at once besides the sum.
+enum { HELD_OF_MANY = 4, HELD_OF_FEW = 2, AHEAD = 3 };
 
-struct held {
+template <int HELD> struct held {
     uint4 units[HELD];
+};
+
+// The elements that some threads reduce: units, and single elements for some.
+struct share {
+    uint64_t thread, threads; // this one, and how many share them
+    uint64_t begin, end;      // units
+    bool has_singles;
 };
 
 // The items of a thread: the first one, the distance between them, and their end.
@@ -79,7 +87,8 @@ static __device__ __forceinline__ void store_with_gaps(char *to, const uint4 &un
     }
 }
 
-static __device__ __forceinline__ void load(struct held *held, uint64_t from,
+template <int HELD>
+static __device__ __forceinline__ void load(struct held<HELD> *held, uint64_t from,
                                             const struct items &items)
 {
     if (!items.whole) {
@@ -94,7 +103,8 @@ static __device__ __forceinline__ void load(struct held *held, uint64_t from,
     }
 }
 
-static __device__ __forceinline__ void store(const struct held &held, uint64_t to,
+template <int HELD>
+static __device__ __forceinline__ void store(const struct held<HELD> &held, uint64_t to,
                                              const struct items &items)
 {
     if (!items.whole) {
@@ -128,8 +138,9 @@ static __device__ __forceinline__ void store(const struct held &held, uint64_t t
 #include "fabrail/device/reduce.def"
 #undef FR_REDUCE
 
-template <class R>
-static __device__ __forceinline__ void combine(struct held *sum, const struct held &next)
+template <class R, int HELD>
+static __device__ __forceinline__ void combine(struct held<HELD> *sum,
+                                               const struct held<HELD> &next)
 {
     enum { COUNT = FR_REDUCE_UNIT_BYTES / sizeof(typename R::element) };
     union {
@@ -147,8 +158,9 @@ static __device__ __forceinline__ void combine(struct held *sum, const struct he
     }
 }
 
-static __device__ __forceinline__ void combine_by_row(uint32_t row, struct held *sum,
-                                                      const struct held &next)
+template <int HELD>
+static __device__ __forceinline__ void combine_by_row(uint32_t row, struct held<HELD> *sum,
+                                                      const struct held<HELD> &next)
 {
     switch (row) {
 #define FR_REDUCE(type, operation, element, value)                                                 \
@@ -163,8 +175,8 @@ static __device__ __forceinline__ void combine_by_row(uint32_t row, struct held 
 }
 
 // Loads sources from `first` on, as many as are loaded at once.
-template <class P>
-static __device__ __forceinline__ void load_ahead(struct held next[AHEAD], uint32_t first,
+template <int HELD, class P>
+static __device__ __forceinline__ void load_ahead(struct held<HELD> next[AHEAD], uint32_t first,
                                                   const P &params, uint64_t offset,
                                                   const struct items &items)
 {
@@ -177,11 +189,12 @@ static __device__ __forceinline__ void load_ahead(struct held next[AHEAD], uint3
 
 // Folds the items that a thread holds, which begin `offset` bytes into sources and targets. It
 // waits for AHEAD sources at a time, and only once where there are few.
-template <class P>
+template <int HELD, class P>
 static __device__ __forceinline__ void fold(const P &params, uint64_t offset,
                                             const struct items &items)
 {
-    struct held sum = {}, next[AHEAD] = {};
+    struct held<HELD> sum = {}, next[AHEAD] = {
+    };
     load(&sum, params.ends[0].source + offset, items);
     for (uint32_t first = 1; first < params.sources; first += AHEAD) {
         load_ahead(next, first, params, offset, items);
@@ -191,7 +204,7 @@ static __device__ __forceinline__ void fold(const P &params, uint64_t offset,
         for (uint32_t i = first; i < first + AHEAD && i < params.sources; i++) {
             if (params.mode == FR_REDUCE_EXCLUSIVE)
                 store(sum, params.ends[i].target + offset, items);
-            combine_by_row(params.row, &sum, next[0]);
+            combine_by_row<HELD>(params.row, &sum, next[0]);
             if (params.mode == FR_REDUCE_SCAN)
                 store(sum, params.ends[i].target + offset, items);
 #pragma unroll
@@ -207,15 +220,14 @@ static __device__ __forceinline__ void fold(const P &params, uint64_t offset,
 
 // Folds all units, where each target gets the value of all sources. A long reduction also waits for
 // its instructions, so this has only loads, one operation and stores.
-template <class R, class P>
-static __device__ __forceinline__ void fold_units(const P &params, uint64_t thread,
-                                                  uint64_t threads)
+template <class R, int HELD, class P>
+static __device__ __forceinline__ void fold_units(const P &params, const struct share &share)
 {
     const uint64_t offset = params.head * params.element_bytes;
-    struct items items = {thread, threads, params.units, FR_REDUCE_DENSE, FR_REDUCE_UNIT_BYTES,
-                          true};
-    for (; items.at < items.end; items.at += HELD * threads) {
-        struct held sum, next[AHEAD];
+    struct items items = {share.begin + share.thread, share.threads, share.end, FR_REDUCE_DENSE,
+                          FR_REDUCE_UNIT_BYTES,       true};
+    for (; items.at < items.end; items.at += HELD * share.threads) {
+        struct held<HELD> sum, next[AHEAD];
         load(&sum, params.ends[0].source + offset, items);
         for (uint32_t first = 1; first < params.sources; first += AHEAD) {
             load_ahead(next, first, params, offset, items);
@@ -231,15 +243,15 @@ static __device__ __forceinline__ void fold_units(const P &params, uint64_t thre
 }
 
 // Folds the units of sums, which long reductions mostly are. Returns whether it did.
-template <class P>
-static __device__ __forceinline__ bool fold_sums(const P &params, uint64_t thread, uint64_t threads)
+template <int HELD, class P>
+static __device__ __forceinline__ bool fold_sums(const P &params, const struct share &share)
 {
     if (params.mode != FR_REDUCE_ALL)
         return false;
     switch (params.row) {
 #define SUMS(type)                                                                                 \
     case FR_REDUCE_##type##_SUM:                                                                   \
-        fold_units<row_##type##_SUM>(params, thread, threads);                                     \
+        fold_units<row_##type##_SUM, HELD>(params, share);                                         \
         return true
         SUMS(U32);
         SUMS(U64);
@@ -263,16 +275,24 @@ template <class P> static __device__ __forceinline__ void tell_host(const P &par
     }
 }
 
-// Reduces all elements, by all blocks.
-template <class P> static __device__ __forceinline__ void reduce(const P &params)
+// Returns all elements, for all blocks.
+template <class P> static __device__ __forceinline__ struct share share_of_all(const P &params)
 {
-    const uint64_t thread = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    const uint64_t threads = (uint64_t)gridDim.x * blockDim.x;
-    const uint64_t singles = params.head + params.tail;
+    struct share share = {(uint64_t)blockIdx.x * blockDim.x + threadIdx.x,
+                          (uint64_t)gridDim.x * blockDim.x, 0, params.units, true};
+    return share;
+}
+
+// Reduces elements.
+template <int HELD, class P>
+static __device__ __forceinline__ void reduce(const P &params, const struct share &share)
+{
+    const uint64_t thread = share.thread, threads = share.threads;
+    const uint64_t singles = share.has_singles ? params.head + params.tail : 0;
     // Units come first, as many as a thread holds at a time, then one element at a time.
-    const uint64_t rounds = fold_sums(params, thread, threads)
+    const uint64_t rounds = fold_sums<HELD>(params, share)
                                 ? 0
-                                : (params.units + HELD * threads - 1) / (HELD * threads);
+                                : (share.end - share.begin + HELD * threads - 1) / (HELD * threads);
     const uint64_t more = (singles + threads - 1) / threads;
     for (uint64_t round = 0; round < rounds + more; round++) {
         struct items items;
@@ -280,20 +300,20 @@ template <class P> static __device__ __forceinline__ void reduce(const P &params
         items.gap = params.gap;
         items.step = threads;
         items.whole = round < rounds;
-        items.at =
-            items.whole ? round * HELD * threads + thread : (round - rounds) * threads + thread;
-        items.end = items.whole ? params.units : singles;
+        items.at = items.whole ? share.begin + round * HELD * threads + thread
+                               : (round - rounds) * threads + thread;
+        items.end = items.whole ? share.end : singles;
         items.bytes = items.whole ? FR_REDUCE_UNIT_BYTES : params.element_bytes;
         if (!items.whole)
             offset = items.at < params.head ? 0 : params.units * FR_REDUCE_UNIT_BYTES;
         if (items.at < items.end)
-            fold(params, offset, items);
+            fold<HELD>(params, offset, items);
     }
 }
 
 template <class P> static __device__ __forceinline__ void reduce_and_tell(const P &params)
 {
-    reduce(params);
+    reduce<HELD_OF_MANY>(params, share_of_all(params));
     if (params.words != 0)
         tell_host(params);
 }
@@ -315,7 +335,7 @@ template <class P> static __device__ __forceinline__ void reduce_between(const P
 {
     if (!round_begin(params.round, params.slabs))
         return;
-    reduce(params.reduce);
+    reduce<HELD_OF_MANY>(params.reduce, share_of_all(params.reduce));
     round_end(params.round, params.slabs);
 }
 
@@ -329,4 +349,34 @@ extern "C" __global__ void __launch_bounds__(FR_REDUCE_MAX_THREADS)
     fr_barrier_reduce(const __grid_constant__ struct fr_barrier_reduce params)
 {
     reduce_between(params);
+}
+
+// A reduction of what all ranks have delivered. Each block combines parts of its own.
+template <class P> static __device__ __forceinline__ void combine_delivered(const P &params)
+{
+    const struct fr_round &round = params.round;
+    const uint64_t units = params.reduce.units;
+    bool has_left = false;
+    if (!round_begin_delivery(round, params.slabs))
+        return;
+    for (uint32_t part = blockIdx.x; part < round.delivery.parts; part += gridDim.x) {
+        const struct share share = {threadIdx.x, blockDim.x, round_part_begin(round, part, units),
+                                    round_part_begin(round, part + 1, units), part == 0};
+        has_left = has_left || (part > 0 && !round_await_part(round, part));
+        if (!has_left)
+            reduce<HELD_OF_FEW>(params.reduce, share);
+    }
+    round_end_delivery(round, has_left);
+}
+
+extern "C" __global__ void __launch_bounds__(FR_REDUCE_MAX_THREADS)
+    fr_barrier_combine_few(const __grid_constant__ struct fr_barrier_reduce_few params)
+{
+    combine_delivered(params);
+}
+
+extern "C" __global__ void __launch_bounds__(FR_REDUCE_MAX_THREADS)
+    fr_barrier_combine(const __grid_constant__ struct fr_barrier_reduce params)
+{
+    combine_delivered(params);
 }
