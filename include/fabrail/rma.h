@@ -57,8 +57,8 @@ enum fr_rma_outcome {
 };
 
 // Agrees with all ranks of a communicator on a new window. All come to the same outcome, unless MPI
-// fails. Collective; every rank is on the communicator's name (fr_job_comm_name). With
-// FR_RMA_SERVED the caller owns *window.
+// fails. Collective; the communicator has a name (fr_job_comm_name). With FR_RMA_SERVED
+// the caller owns *window.
 enum fr_rma_outcome fr_rma_window_agree(const struct fr_rma_offer *offer,
                                         struct fr_rma_window **window);
 
@@ -142,9 +142,9 @@ void fr_rma_progress(void);
 // Returns how many messages have been acted on so far.
 uint64_t fr_rma_messages_taken(void);
 
-// Called before a call of MPI in which all ranks of an intra-communicator meet, while
-// fr_rma_needs_calls: waits until those that share a window with messages have come, since none of
-// them makes progress within the call.
+// Waits until those ranks of an intra-communicator have come that share a window with messages.
+// None of them makes progress within a call of MPI in which all its ranks meet. Called before such
+// a call, while fr_rma_needs_calls.
 void fr_rma_gate(fr_word comm, int size);
 
 // Returns the number of ranks of a window.

@@ -32,8 +32,7 @@ fr_device_spans_sync_app_work(const struct fr_device_span spans[FR_DEVICE_SPANS]
 
 // The bytes that a kernel moves once all ranks have come with words that have the same mark.
 struct fr_device_move {
-    // names the device and context that move it; NULL: nothing moves
-    const struct fr_device_range *range;
+    const struct fr_device_range *range; // names the device and context that move; NULL: none
     const struct fr_device_push_piece *pieces;
     size_t count;
     const struct fr_device_reduction *reduction; // in place of pieces, else NULL
@@ -46,10 +45,10 @@ struct fr_device_move {
 
     struct fr_device_delivery delivery;
 
-    // Copies within the device: `before` prepares what is to be moved and is made in any case;
-    // `after` takes what all ranks have moved. Both sides are memory of the context of `range` that
-    // nothing else uses meanwhile. 0 bytes: none. With a delivery `before` is made
-    // where words differ alone, before the post is there.
+    // Copies within the device: `before` prepares what is to be moved, and `after` takes what all
+    // ranks have moved. Both sides are memory of the context of `range` that nothing else uses
+    // meanwhile. 0 bytes: none. `before` is made in any case, but with a delivery only where words
+    // differ, before the post is there.
     struct fr_device_push_piece before[FR_ROUND_COPIES], after[FR_ROUND_COPIES];
 };
 
@@ -73,9 +72,9 @@ struct fr_device_barrier {
 
 // Launches the kernel of a round. It ends soon, whatever other ranks do.
 //
-// The caller fills all of `round` but `answer` and `value`. `next_word` and `delivers`
-// count only where there is a move. `slabs` are addresses by rank, as seen from `range`, which is
-// the slab's own, and from the range of the move.
+// The caller fills all of `round` but `answer` and `value`. `next_word` and `delivers` count only
+// where there is a move. `slabs` are addresses by rank, as seen from `range`, which is the slab's
+// own, and from the range of the move.
 //
 // Returns FR_ERR_UNSUPPORTED where there are no kernels or the round is more than they take;
 // nothing has been posted then. After any other failure the round may have been posted.

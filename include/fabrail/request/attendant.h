@@ -10,8 +10,9 @@
 // whether others were served.
 void fr_request_attendant_allow(bool (*look)(void));
 
-// Has the attendant look as long as a window lives whose ranks send each other messages, allowed or
-// not. Returns false if no thread can be started. Each call has a call of the second function.
+// Has the attendant look, allowed or not, as long as a window lives whose ranks send each other
+// messages. Returns false if no thread can be started. fr_request_attendant_let_go is called once
+// for each call of it, when the window goes.
 FR_MUST_CHECK bool fr_request_attendant_keep(bool (*look)(void));
 void fr_request_attendant_let_go(void);
 

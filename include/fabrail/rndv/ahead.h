@@ -7,7 +7,7 @@
 #include "fabrail/staging/path.h"
 
 // Launches a kernel that stands by for what a view is about to receive, if nothing but a few bytes
-// can come and policy is for it. The view stays in place until fr_rndv_standby_end.
+// can come and module policy favours it. The view stays in place until fr_rndv_standby_end.
 void fr_rndv_standby_begin(const struct fr_staging_view *view);
 
 // Has the kernel copy data out of the view's staging memory, as fr_staging_view_copy_out does. Does

@@ -32,13 +32,12 @@ struct fr_rndv_recv {
     enum fr_policy_verb verb;          // whether receiver reads or sender writes, of scheme rail
 };
 
-// Most messages that are received together. Callers that have found more do best to hand over so
-// many at a time.
+// Most messages that are received together. Callers that have found more pass so many at a time.
 enum { FR_RNDV_AT_ONCE = 64 };
 
-// Receives all messages to their end, those of one way by one call of the driver as far as that can
-// be: what lies in memory of one device and context, in any allocations. Afterwards the bytes are
-// in the program's memory, or `status` of a receive says why not.
+// Receives all messages to their end. Those that move the same way, in memory of one device and
+// context, go by one call of the driver where that is possible. Afterwards the bytes are in the
+// program's memory, or `status` of a receive says why not.
 void fr_rndv_receive(struct fr_rndv_recv *recvs, size_t count);
 
 // Ends this thread's sweep, if it is in one. A sweep receives all messages that one look has found
