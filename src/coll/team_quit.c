@@ -6,7 +6,6 @@
 #include "coll/team_quit.h"
 
 #include "fabrail/coll/queue.h"
-#include "fabrail/job.h"
 
 bool fr_coll_team_was_quit(struct fr_coll_team *team)
 {

@@ -7,7 +7,6 @@
 #include "fabrail/coll/clone.h"
 #include "fabrail/coll/host_exchange.h"
 #include "fabrail/coll/host_posts.h"
-#include "fabrail/policy/coll_plan.h"
 #include "fabrail/report.h"
 #include "fabrail/request/errors.h"
 #include "intercept/coll_buffer.h"

@@ -3,7 +3,6 @@
 // end, in the format of Chrome's trace viewer, which Perfetto reads too.
 #include "config.h"
 
-#include "fabrail/job.h"
 #include "report/out.h"
 #include "report/report_int.h"
 

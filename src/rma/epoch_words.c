@@ -6,7 +6,6 @@
 #include "rma/directory.h"
 #include "rma/rma_int.h"
 
-#include "fabrail/job.h"
 #include "fabrail/rndv/progress.h"
 
 #include <stdio.h>

@@ -6,7 +6,6 @@
 
 #include "fabrail/device/pack.h"
 #include "fabrail/ipc.h"
-#include "fabrail/job.h"
 #include "fabrail/staging/fused.h"
 #include "fabrail/staging/packed.h"
 #include "rndv/schemes.h"

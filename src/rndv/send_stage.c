@@ -2,7 +2,6 @@
 // Workspace that a sender copies its bytes to, and the copies on their way there.
 #include "config.h"
 
-#include "fabrail/job.h"
 #include "fabrail/staging/packed.h"
 #include "fabrail/staging/typed_copy.h"
 #include "rndv/send.h"
