@@ -60,7 +60,7 @@ static bool is_of_messages(enum fr_fn fn, enum fr_explain_place place)
 {
     const bool here = place == FR_PLACE_HOST || place == FR_PLACE_GPU;
     return fr_abi_is_message(fn) ||
-           (fr_intercept_nvlink_serves(fn) && !is_reduction(fn) && place != FR_PLACE_APART &&
+           (fr_abi_rows[fn].shape && !is_reduction(fn) && place != FR_PLACE_APART &&
             place != FR_PLACE_SELF &&
             (fr_intercept_nvlink_schedules(fn) || (is_nonblocking(fn) && here)));
 }
@@ -146,7 +146,7 @@ static bool is_served(const struct fr_explain_facts *facts, enum fr_fn fn)
         is_in_reach(facts) || (facts->place == FR_PLACE_CLIQUE && facts->fabric_memory &&
                                fr_core_settings()->fabric != FR_FABRIC_OFF);
     bool here = facts->place == FR_PLACE_HOST || facts->place == FR_PLACE_GPU;
-    return in_reach && fr_intercept_nvlink_serves(fn) && (!is_nonblocking(fn) || here) &&
+    return in_reach && fr_abi_rows[fn].shape && (!is_nonblocking(fn) || here) &&
            (fr_core_settings()->paths & FR_PATH_BIT_PEER);
 }
 
@@ -256,8 +256,7 @@ static const char *staged_because(const struct fr_explain_facts *facts, enum fr_
                                   const char *reason)
 {
     bool nonblocking_reduction = is_reduction(fn) && is_nonblocking(fn);
-    if (!is_of_messages(fn, facts->place) && !fr_intercept_nvlink_serves(fn) &&
-        !nonblocking_reduction)
+    if (!is_of_messages(fn, facts->place) && !fr_abi_rows[fn].shape && !nonblocking_reduction)
         return reason;
     if (!(fr_core_settings()->paths & FR_PATH_BIT_PEER))
         return "FABRAIL_PATHS excludes peer";

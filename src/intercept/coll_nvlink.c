@@ -44,11 +44,6 @@ bool fr_intercept_nvlink_schedules(enum fr_fn fn)
     return shape && !shape->reduces && !fr_abi_shape_spreads(shape);
 }
 
-bool fr_intercept_nvlink_serves(enum fr_fn fn)
-{
-    return fr_abi_rows[fn].shape != NULL;
-}
-
 static bool exchange_slices(struct fr_request_op *op, struct fr_coll_team *team, int *result)
 {
     struct fr_intercept_exchange exchange;

@@ -89,12 +89,8 @@ static void set_entry(enum fr_fn fn)
         .arg_count = row->arg_count,
         .receive = (unsigned char)row->receive.buffer,
     };
-    if (entry->check == FR_CHECK_EXCHANGE && !fr_intercept_nvlink_serves(fn)) {
-        entry->check = FR_CHECK_HOST_BUFFERS;
-        entry->handle = fr_intercept_call_buffers;
-    } else if (entry->check == FR_CHECK_EXCHANGE && row->request >= 0) {
+    if (entry->check == FR_CHECK_EXCHANGE && row->request >= 0)
         entry->handle = fr_intercept_call_schedule;
-    }
     bool looks_at_buffers = entry->check <= FR_CHECK_HOST_BUFFERS || entry->check == FR_CHECK_NONE;
     if (looks_at_buffers && entry->check != FR_CHECK_PROBE)
         entry->buffer_count = row->buffer_count;

@@ -10,9 +10,6 @@
 // pointers in this function.
 bool fr_intercept_family_accepts_device_ptr(const char *family, enum fr_fn fn);
 
-// Returns whether path peer serves this collective.
-bool fr_intercept_nvlink_serves(enum fr_fn fn);
-
 // Returns whether path peer can also do this collective message by message.
 bool fr_intercept_nvlink_schedules(enum fr_fn fn);
 

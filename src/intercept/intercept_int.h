@@ -140,7 +140,7 @@ const char *fr_intercept_fabric_memory_text(void);
 bool fr_intercept_is_in_place(const struct fr_request_op *op);
 
 // Starts path peer for collectives, once the facts of the job are there. While it is enabled all
-// ranks come into the functions that it serves (gpu_aware.h), whatever their buffers are.
+// ranks come into the collectives that have a shape, whatever their buffers are.
 void fr_intercept_nvlink_start(void);
 
 // Returns whether a rank has no data in this function only if no rank has any.

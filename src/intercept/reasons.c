@@ -31,5 +31,5 @@ const char *fr_intercept_staged_because(const struct fr_request_op *op,
     const enum fr_class class = fr_abi_rows[op->fn].class;
     if (fr_abi_is_message(op->fn) || class == FR_CLASS_PSEND || class == FR_CLASS_PRECV)
         return fr_intercept_message_obstacle(op, view);
-    return fr_intercept_nvlink_serves(op->fn) ? collective_obstacle(op) : reason;
+    return fr_abi_rows[op->fn].shape ? collective_obstacle(op) : reason;
 }
