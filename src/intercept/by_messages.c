@@ -92,7 +92,7 @@ static bool is_wrong_for_neighbours(const struct fr_request_op *op, fr_word comm
 bool fr_intercept_is_refused(const struct fr_request_op *op, int rank, int size)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
-    const struct fr_abi_shape *shape = fr_abi_rows[op->fn].shape;
+    const struct fr_abi_shape *shape = row->shape;
     bool is_root = row->root < 0 || (int)op->args[row->root] == rank;
     bool sends = shape->sender == FR_WHO_ALL || is_root;
     bool receives = shape->receiver == FR_WHO_ALL || is_root;
@@ -120,7 +120,7 @@ static int64_t slice_bytes(const struct fr_request_op *op, const struct fr_abi_s
 static int64_t known_bytes(const struct fr_request_op *op, const struct fr_coll_team *team)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
-    const struct fr_abi_shape *shape = fr_abi_rows[op->fn].shape;
+    const struct fr_abi_shape *shape = row->shape;
     bool is_root = row->root >= 0 && (int)op->args[row->root] == team->rank;
     if (shape->is_neighbourly || row->send.has_counts || row->receive.has_counts)
         return -1;

@@ -249,7 +249,7 @@ static bool find_sides(const struct fr_request_op *op, const struct fr_coll_team
                        struct side *send, struct side *receive)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
-    const struct fr_abi_shape *shape = fr_abi_rows[op->fn].shape;
+    const struct fr_abi_shape *shape = row->shape;
     const struct fr_staging_view *view = &op->views[0];
     int root = root_of(op);
     bool is_rooted = row->root >= 0, is_root = root == team->rank;
@@ -366,7 +366,7 @@ void fr_intercept_coll_messages_drop_sides(struct fr_request_op *op,
                                            const struct fr_coll_team *team)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
-    const struct fr_abi_shape *shape = fr_abi_rows[op->fn].shape;
+    const struct fr_abi_shape *shape = row->shape;
     bool is_root = root_of(op) == team->rank, in_place = fr_intercept_is_in_place(op);
     if (row->send.buffer == row->receive.buffer)
         return;

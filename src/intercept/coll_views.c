@@ -19,12 +19,12 @@ struct collective {
 
 static void describe(struct fr_request_op *op, struct collective *call)
 {
-    int root_arg = fr_abi_rows[op->fn].root;
-    int root = root_arg >= 0 ? (int)op->args[root_arg] : 0;
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    int root = row->root >= 0 ? (int)op->args[row->root] : 0;
     call->op = op;
-    call->moves = fr_abi_rows[op->fn].shape;
-    call->send = &fr_abi_rows[op->fn].send;
-    call->receive = &fr_abi_rows[op->fn].receive;
+    call->moves = row->shape;
+    call->send = &row->send;
+    call->receive = &row->receive;
     call->in_place = fr_intercept_is_in_place(op);
     call->is_root = call->shape.inter ? root == fr_abi_mpi.ROOT : root == call->shape.rank;
     call->is_leaf = call->shape.inter ? root >= 0 : true;

@@ -43,7 +43,7 @@ bool fr_intercept_is_gpu_aware(void)
 static bool open_mpi_lists(enum fr_fn fn)
 {
     const struct fr_abi_row *row = &fr_abi_rows[fn];
-    const struct fr_abi_shape *shape = fr_abi_rows[fn].shape;
+    const struct fr_abi_shape *shape = row->shape;
     if (fr_abi_is_message(fn))
         return true;
     if (row->request >= 0)
