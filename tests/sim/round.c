@@ -284,18 +284,21 @@ static CUresult fold_part(CUcontext ctx, const struct met *at, uint32_t part,
     return result;
 }
 
-// Does what follows a delivery once all ranks have met. A part that does not come in time is left.
+// Does what follows a delivery once all ranks have met. A part that does not come in time is left,
+// and in some rounds the last one in any case, as if its block had come late.
 static CUresult end_delivery(CUcontext ctx, const struct met *at, struct sim_launch_shape shape)
 {
     const struct fr_round *round = at->round;
     CUresult result = CUDA_SUCCESS;
     bool met, all = true, alike = true;
+    const bool leaves = round->word / FR_ROUND_MARKS % 4 == 0;
     shape.blocks = 1;
     if (!at->reduce)
         result = sim_kernel_push(ctx, at->head, at->pieces, shape);
     for (uint32_t part = 0; at->reduce && part < round->delivery.parts; part++) {
         if (result == CUDA_SUCCESS && part > 0)
             result = wait_words(ctx, round, row_of_part(round, part), &met, &alike);
+        alike = alike && !(leaves && part > 0 && part + 1 == round->delivery.parts);
         if (result == CUDA_SUCCESS && alike)
             result = fold_part(ctx, at, part, shape);
         all = all && alike;
