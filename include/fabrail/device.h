@@ -95,6 +95,11 @@ void fr_device_clique_of_host(struct fr_device_clique *clique);
 FR_MUST_CHECK enum fr_status fr_device_context_of(const struct fr_device_range *range,
                                                   void **context);
 
+// Returns a number of the context that `range` names, which no other one of this process has. A
+// device that is reset has a new context, of another number. Returns 0 where the driver is older
+// than CUDA 12.
+uint64_t fr_device_context_id(const struct fr_device_range *range);
+
 // Fixes the context of device memory that has none of its own, as fr_device_context_of finds it.
 // Each thread that works on the range later would take its current one.
 static inline void fr_device_range_fix_context(struct fr_device_range *range)

@@ -75,6 +75,8 @@ static enum fr_status move(struct fr_coll_slab *slab, size_t count, const unsign
     const size_t position = (size_t)(host - slab->memory->host) / slab->memory->host_bytes;
     enum fr_status status = FR_ERR_DEVICE;
     size_t i = fr_coll_slab_host_is_locked(slab, (unsigned)position) ? 0 : 1;
+    if (!fr_coll_slab_is_there(slab))
+        return FR_ERR_DEVICE;
     for (; i < FR_ARRAY_LENGTH(engines) && status != FR_OK; i++) {
         struct fr_device_work work;
         fr_device_push_begin(&slab->range, slab->pieces, count, engines[i], 0, FR_ORIGIN_OWN,
@@ -109,6 +111,8 @@ enum fr_status fr_coll_slab_copy(struct fr_coll_slab *slab, uint64_t to, uint64_
 {
     const struct fr_device_push_piece piece = {.dst = to, .src = from, .bytes = bytes};
     struct fr_device_work work;
+    if (!fr_coll_slab_is_there(slab))
+        return FR_ERR_DEVICE;
     fr_device_push_begin(&slab->range, &piece, 1, FR_ENGINE_CE, 0, FR_ORIGIN_OWN, &work);
     return fr_coll_slab_end_work(slab, &work);
 }
@@ -143,6 +147,7 @@ static enum fr_status export(struct fr_coll_slab *slab, struct fr_ipc_handle *ha
     const void *address = (const void *)slab->at;
     fr_device_classify(address, slab->memory->own.bytes, &slab->range);
     fr_device_range_fix_context(&slab->range); // other threads go on with the rounds of a part
+    slab->memory->context_id = fr_device_context_id(&slab->range);
     if (!(slab->range.caps & FR_SHARE_FABRIC)) return FR_ERR_UNSUPPORTED;
     enum fr_status status = fr_ipc_export(&slab->range, address, slab->bytes, handle);
     return status == FR_OK && !(handle->ways & FR_SHARE_FABRIC) ? FR_ERR_UNSUPPORTED : status;

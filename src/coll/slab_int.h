@@ -29,6 +29,7 @@ struct fr_coll_slab_memory {
     unsigned parts;                  // of the slab
     bool all_have_long;              // the slabs of all ranks have long inboxes, at the same places
     struct fr_device_memory own;     // the slab that others post to
+    uint64_t context_id;             // of the context in which it and the mappings are
     struct fr_ipc_mapping *mappings; // by rank of those, as the next ones
     struct fr_ipc_handle *handles;
     uint64_t *addresses;     // of all slabs, where this device sees them
@@ -103,6 +104,13 @@ void fr_coll_slab_inbox_place(struct fr_coll_slab *slab);
 // Copies some bytes of this rank's part to the mirror.
 FR_MUST_CHECK enum fr_status fr_coll_slab_copy_in(struct fr_coll_slab *slab, size_t offset,
                                                   size_t bytes);
+
+// Returns whether the slab is there still. A device that is reset loses it, and what is mapped: a
+// kernel that went on would spoil the program's new context.
+static inline bool fr_coll_slab_is_there(const struct fr_coll_slab *slab)
+{
+    return fr_device_context_id(&slab->range) == slab->memory->context_id;
+}
 
 // Waits for work. If that fails, the device may be at it still.
 FR_MUST_CHECK enum fr_status fr_coll_slab_end_work(struct fr_coll_slab *slab,

@@ -449,6 +449,10 @@ enum fr_status fr_coll_slab_post(struct fr_coll_slab *slab, uint64_t round,
     unsigned how = 0;
     *posted = false;
     *done = FR_COLL_SLAB_POSTED;
+    if (!is_under_way(slab) && !fr_coll_slab_is_there(slab)) {
+        fr_error("a device was reset, and memory by which ranks of a communicator agree is gone");
+        return FR_ERR_DEVICE;
+    }
     if (!is_under_way(slab) && !prepare(slab, round, post))
         return FR_ERR_INVALID;
     fr_coll_slab_host_lock(slab);

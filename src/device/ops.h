@@ -80,6 +80,8 @@ struct fr_device_ops {
     enum fr_status (*scope_enter)(const struct fr_device_range *range,
                                   struct fr_device_scope *scope);
     void (*scope_leave)(struct fr_device_scope *scope);
+    // Returns a number that no other context of this process has, 0 where the driver tells none.
+    uint64_t (*context_id)(void *context);
     enum fr_status (*adopt)(int device);
 
     // Waits for what the application has done to the bytes [low, high) with calls that look

@@ -250,6 +250,11 @@ enum fr_status fr_device_context_of(const struct fr_device_range *range, void **
     return FR_OK;
 }
 
+uint64_t fr_device_context_id(const struct fr_device_range *range)
+{
+    return fr_device_row(range->device)->context_id(range->context);
+}
+
 enum fr_status fr_device_adopt(int device)
 {
     return fr_device_row(device)->adopt(device);

@@ -19,6 +19,7 @@
     X(are_open_to)                                                                                 \
     X(scope_enter)                                                                                 \
     X(scope_leave)                                                                                 \
+    X(context_id)                                                                                  \
     X(adopt)                                                                                       \
     X(hook)                                                                                        \
     X(app_work_mark)                                                                               \

@@ -271,7 +271,7 @@ static enum fr_status map_vmm(const struct fr_device_export *export, unsigned wa
     return result == CUDA_SUCCESS ? FR_OK : refuse(call, result);
 }
 
-static unsigned long long id_of_context(CUcontext context)
+uint64_t fr_cuda_context_id(void *context)
 {
     unsigned long long id = 0;
     if (fr_cu.cuCtxGetId == NULL || fr_cu.cuCtxGetId(context, &id) != CUDA_SUCCESS)
@@ -310,7 +310,7 @@ enum fr_status fr_cuda_import(const struct fr_device_range *user, unsigned way,
         .device = user->device,
         .legacy = legacy,
         .context = scope.context,
-        .context_id = id_of_context(scope.context),
+        .context_id = fr_cuda_context_id(scope.context),
         .buffer_id = id_of_mapping(address),
     };
     return FR_OK;
@@ -332,7 +332,7 @@ static void close_inside(const struct fr_device_import *import)
 static bool context_exists(const struct fr_device_import *import)
 {
     if (import->context_id != 0)
-        return id_of_context(import->context) == import->context_id;
+        return fr_cuda_context_id(import->context) == import->context_id;
     return import->legacy && import->buffer_id != 0 && fr_device_import_is_alive(import);
 }
 
