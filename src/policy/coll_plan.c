@@ -9,7 +9,6 @@ enum {
     BY_ONE_BYTES = 128 << 20, // beyond what each link carries anyway; half a millisecond of NVLink
     AT_ONCE_BYTES = 24 << 20, // kernels take some 20 us more for these than engines on an H200
     SHORT_OF_ALL_BYTES = 128 << 10,
-    MOMENT_NS = 4000,
 };
 
 struct fr_policy_slice fr_policy_slice(size_t elements, size_t element_bytes, int ranks, int index,
@@ -49,13 +48,7 @@ int64_t fr_policy_reduction_moment_ns(size_t bytes, int ranks, bool is_scattered
 {
     enum { LEAST_BYTES = 8 << 20 };
     const size_t least_bytes = is_scattered ? 0 : LEAST_BYTES;
-    return ranks > 1 && bytes >= least_bytes / (size_t)(ranks - 1) ? MOMENT_NS : 0;
-}
-
-// No other rank moves what this one sends. That takes longer than a moment, whatever the size.
-int64_t fr_policy_exchange_moment_ns(bool sends)
-{
-    return sends ? MOMENT_NS : 0;
+    return ranks > 1 && bytes >= least_bytes / (size_t)(ranks - 1) ? FR_POLICY_MOMENT_NS : 0;
 }
 
 unsigned fr_policy_sms_of(unsigned sms, int sharers)

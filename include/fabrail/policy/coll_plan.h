@@ -28,12 +28,18 @@ bool fr_policy_reduction_is_shared(size_t bytes, int ranks, bool to_root, size_t
 // that is scattered takes a launch for each rank.
 bool fr_policy_reduction_suits_one(size_t bytes, int ranks, bool is_scattered);
 
-// Returns for how many nanoseconds ranks look whether the others come in time to share the work. 0
-// where a share would save no more.
+enum { FR_POLICY_MOMENT_NS = 4000 }; // a moment in which ranks that come together have come
+
+// Returns for how many nanoseconds ranks look whether the others come in time to share the work: a
+// moment, or 0 where a share would save no more.
 int64_t fr_policy_reduction_moment_ns(size_t bytes, int ranks, bool is_scattered);
 
-// Returns the same for an exchange or a broadcast, in which each rank moves what it `sends`.
-int64_t fr_policy_exchange_moment_ns(bool sends);
+// Returns the same for an exchange or a broadcast. No other rank moves what this one `sends`, and
+// that takes longer than a moment, whatever the size.
+static inline int64_t fr_policy_exchange_moment_ns(bool sends)
+{
+    return sends ? FR_POLICY_MOMENT_NS : 0;
+}
 
 // Returns the most multiprocessors of a kernel that does the work of all ranks, of which `sharers`
 // are on its GPU: theirs are idle meanwhile. `sms` is the most of one rank, 0 for the default.
