@@ -66,9 +66,9 @@ static void test_by_one(void)
     CHECK(fr_policy_is_worth_task(16384, 72) && fr_policy_is_worth_task(INT64_MAX, 2));
     CHECK(fr_policy_reduction_suits_one(SIZE_MAX, 2, true));
     CHECK(fr_policy_reduction_suits_one(1, 8, true) && !fr_policy_reduction_suits_one(1, 9, true));
-    CHECK(fr_policy_reduction_moment_ns(8 << 20, 2, false) > 0);
-    CHECK(fr_policy_reduction_moment_ns((8 << 20) - 1, 2, false) == 0);
-    CHECK(fr_policy_reduction_moment_ns(3 << 20, 4, false) > 0);
+    CHECK(fr_policy_reduction_moment_ns(256 << 10, 2, false) > 0);
+    CHECK(fr_policy_reduction_moment_ns((256 << 10) - 1, 2, false) == 0);
+    CHECK(fr_policy_reduction_moment_ns(96 << 10, 4, false) > 0);
     CHECK(fr_policy_reduction_moment_ns(8, 2, true) > 0);
     CHECK(fr_policy_reduction_moment_ns(SIZE_MAX, 1, false) == 0);
     CHECK(fr_policy_reduction_moment_ns(SIZE_MAX, 1, true) == 0);
