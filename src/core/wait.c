@@ -62,9 +62,12 @@ bool fr_core_serial;
 
 void fr_core_set_serial(bool yes)
 {
-    static bool never;
-    never = never || !yes;
-    fr_core_serial = !never;
+    static _Atomic bool never;
+    if (!yes)
+        atomic_store(&never, true);
+    const bool is_serial = !atomic_load(&never);
+    if (fr_core_serial != is_serial) // else other threads may read it
+        fr_core_serial = is_serial;
 }
 
 void fr_core_lock_wait(struct fr_lock *lock)
