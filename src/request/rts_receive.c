@@ -214,13 +214,14 @@ static void count_received(const struct fr_request_op *op, const struct fr_rndv_
 {
     const struct fr_staging_view *view = recv->view;
     uint64_t bytes = recv->incoming->bytes;
+    const enum fr_policy_scheme scheme = (enum fr_policy_scheme)recv->incoming->location.scheme;
     const struct fr_report_buffer buffer = {
         .fn = op->counted_as,
-        .path = fr_policy_scheme_path((enum fr_policy_scheme)recv->incoming->location.scheme),
-        .scheme = recv->scheme,
+        .path = fr_policy_scheme_path(scheme),
+        .scheme = fr_policy_scheme_name(scheme),
         .kind = view->range.kind,
         .out_bytes = bytes < view->out_bytes ? bytes : view->out_bytes,
-        .reason = recv->reason,
+        .reason = fr_rndv_receive_reason(recv),
         .posted = fr_abi_rows[op->counted_as].request >= 0,
         .label = op->comm_label,
     };
@@ -236,7 +237,7 @@ static enum fr_status conclude(struct fr_request_op *op, const struct fr_rndv_re
     op->failure = op->failure == FR_OK ? recv->status : op->failure; // what it sends may be lost
     op->receive.bytes = recv->incoming->bytes;
     op->receive.room = recv->view->out_bytes;
-    if (op->receive.has_message)
+    if (FR_UNLIKELY(fr_report_on) && op->receive.has_message)
         count_received(op, recv);
     wipe_rts(op);
     return op->failure;

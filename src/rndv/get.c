@@ -101,13 +101,14 @@ static bool is_over(const struct fr_rndv_recv *recv)
 
 static bool can_go_on(struct fr_rndv_recv *recv)
 {
+    const struct fr_rndv_pull *pull = fr_rndv_pull_of(recv);
     if (is_over(recv))
         return false;
-    if (recv->incoming->ready < fr_rndv_pull_of(recv)->bytes)
+    if (recv->incoming->ready < pull->bytes)
         fr_rndv_incoming_refresh(recv->incoming);
     if (recv->incoming->ready == FR_RNDV_NEVER)
         recv->status = FR_ERR_DEVICE;
-    return recv->status == FR_OK && limit_of(recv) > fr_rndv_pull_of(recv)->done;
+    return recv->status == FR_OK && limit_of(recv) > pull->done;
 }
 
 // Returns whether one call can pull both, whichever allocations they lie in: one device moves the
@@ -232,15 +233,21 @@ static void end_piece(struct fr_rndv_recv *recv, size_t bytes, enum fr_status st
         tell_sender(recv);
 }
 
-// Waits for the program's calls on the target. Returns whether the pull may begin. If not, this
-// receive has failed, and no other.
-static bool sync_target(struct fr_rndv_recv *recv, const struct fr_device_push_piece *piece)
+// Waits for the program's calls on the target, unless that was done for an earlier receive into the
+// same allocation. Returns whether the pull may begin. If not, this receive has failed, and no
+// other.
+static bool sync_target(struct fr_rndv_recv *recv, const struct fr_device_push_piece *piece,
+                        const struct fr_device_range **synced)
 {
-    enum fr_status status = FR_OK;
-    if (fr_rndv_pull_of(recv)->direct)
-        status = fr_device_sync_app_work(&recv->view->range, piece->dst, piece->bytes);
+    const struct fr_device_range *range = &recv->view->range, *last = *synced;
+    if (!fr_rndv_pull_of(recv)->direct ||
+        (last != NULL && last->buffer_id == range->buffer_id && last->device == range->device))
+        return true;
+    enum fr_status status = fr_device_sync_app_work(range, piece->dst, piece->bytes);
     if (status != FR_OK)
         end_piece(recv, 0, status);
+    else
+        *synced = range;
     return status == FR_OK;
 }
 
@@ -249,13 +256,14 @@ static void pull_together(struct fr_rndv_recv **recvs, size_t count, size_t firs
 {
     struct fr_device_push_piece pieces[FR_RNDV_AT_ONCE];
     struct fr_rndv_recv *with[FR_RNDV_AT_ONCE];
+    const struct fr_device_range *synced = NULL;
     size_t used = 0;
     for (size_t i = first; i < count; i++) {
         if (i > first && (!go_together(recvs[first], recvs[i]) || !can_go_on(recvs[i])))
             continue;
         with[used] = recvs[i];
         pieces[used] = piece_of(recvs[i]);
-        used += sync_target(recvs[i], &pieces[used]);
+        used += sync_target(recvs[i], &pieces[used], &synced);
     }
     struct fr_rndv_flight *flight = used > 0 ? take_off(with, pieces, used) : NULL;
     for (size_t i = 0; i < used; i++) {
@@ -266,18 +274,21 @@ static void pull_together(struct fr_rndv_recv **recvs, size_t count, size_t firs
     }
 }
 
-// Ends the part of a receive in a flight that is over. Returns whether it has none any more. Where
+// Ends the part of a receive in a flight that is over. Returns whether it has none any more.
+// `aloft` is a flight that was just found to be under way, so that it is not asked for again. Where
 // a flight of several has failed, each is pulled alone, so that only those fail that cannot be
 // pulled.
-static bool land(struct fr_rndv_recv *recv)
+static bool land(struct fr_rndv_recv *recv, const struct fr_rndv_flight **aloft)
 {
     struct fr_rndv_pull *pull = fr_rndv_pull_of(recv);
     struct fr_rndv_flight *flight = pull->flight;
     enum fr_status status;
     if (flight == NULL)
         return true;
-    if (!has_landed(flight, recv->waits, &status))
+    if (flight == *aloft || !has_landed(flight, recv->waits, &status)) {
+        *aloft = flight;
         return false;
+    }
     pull->flight = NULL;
     pull->alone = status != FR_OK && flight->has_others;
     if (!pull->alone)
@@ -416,8 +427,8 @@ static void pull_at_gate(struct fr_rndv_recv *recv)
     bool late = fr_device_batch_is_late(&batch);
     if (late)
         fr_rndv_ahead_in_vain();
-    pull->ahead = launched && !late && recv->status == FR_OK;
-    pull->done = pull->ahead ? pull->bytes : 0;
+    recv->ahead = launched && !late && recv->status == FR_OK;
+    pull->done = recv->ahead ? pull->bytes : 0;
     if (is_over(recv))
         tell_sender(recv);
 }
@@ -425,6 +436,7 @@ static void pull_at_gate(struct fr_rndv_recv *recv)
 bool fr_rndv_get_pull(struct fr_rndv_recv **recvs, size_t count)
 {
     struct fr_rndv_recv *shaped[FR_RNDV_AT_ONCE];
+    const struct fr_rndv_flight *aloft = NULL;
     size_t used = 0;
     bool over = true;
     if (count == 1 && fr_rndv_pull_of(recvs[0])->gate.count > 0 && !can_go_on(recvs[0]) &&
@@ -437,14 +449,15 @@ bool fr_rndv_get_pull(struct fr_rndv_recv **recvs, size_t count)
     if (used > 0)
         pull_shaped(shaped, used);
     for (size_t i = 0; i < count; i++) {
-        bool landed = land(recvs[i]);
+        bool landed = land(recvs[i], &aloft);
         if (landed && !fr_rndv_pull_is_shaped(fr_rndv_pull_of(recvs[i])) && can_go_on(recvs[i])) {
             pull_together(recvs, count, i);
-            landed = land(recvs[i]);
+            landed = land(recvs[i], &aloft);
         }
-        if (landed && is_over(recvs[i]))
+        bool ended = landed && is_over(recvs[i]);
+        if (ended)
             tell_sender(recvs[i]);
-        over = over && landed && is_over(recvs[i]);
+        over = over && ended;
     }
     return over;
 }
@@ -474,8 +487,6 @@ void fr_rndv_get_end(struct fr_rndv_recv *recv)
     tell_sender(recv);
     if (recv->status == FR_OK)
         recv->status = spread(recv);
-    if (fr_rndv_pull_of(recv)->ahead)
-        recv->reason = "the sender packs its memory while the receiver's kernel is launched";
     fr_rndv_pull_close(recv);
 }
 

@@ -122,14 +122,14 @@ bool fr_rndv_incoming_is_of(const unsigned char data[FR_RNDV_RTS_BYTES],
 
 bool fr_rndv_incoming_any_here(void)
 {
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_here();
     return ledger != NULL && atomic_load_explicit(&ledger->ended, memory_order_relaxed) !=
                                  atomic_load_explicit(&ledger->entered, memory_order_relaxed);
 }
 
 uint64_t fr_rndv_incoming_entered(void)
 {
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_here();
     return ledger != NULL ? atomic_load_explicit(&ledger->entered, memory_order_relaxed) : 0;
 }
 
@@ -266,7 +266,7 @@ void fr_rndv_incoming_ask(const struct fr_rndv_incoming *incoming)
 
 static void count_ended(void)
 {
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_here();
     if (ledger != NULL)
         atomic_fetch_add_explicit(&ledger->ended, 1, memory_order_relaxed);
 }

@@ -43,7 +43,7 @@ static FR_TLS bool sweeps; // this thread does, and its ledger says so
 
 void fr_rndv_sweep_take(const struct fr_rndv_incoming *incoming)
 {
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_of(fr_job_rank());
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_here();
     if (ledger == NULL)
         return;
     struct fr_rndv_sweeps *own = &ledger->sweeps;
@@ -62,7 +62,7 @@ void fr_rndv_sweep_take(const struct fr_rndv_incoming *incoming)
 
 void fr_rndv_sweep_end(void)
 {
-    struct fr_rndv_ledger *ledger = sweeps ? fr_rndv_ledger_of(fr_job_rank()) : NULL;
+    struct fr_rndv_ledger *ledger = sweeps ? fr_rndv_ledger_here() : NULL;
     if (ledger != NULL)
         atomic_fetch_add_explicit(&ledger->sweeps.ended, 1, memory_order_release);
     sweeps = false;

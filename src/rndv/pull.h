@@ -30,7 +30,6 @@ struct fr_rndv_pull {
     bool alike;        // the receiver's layout is the same
     bool outcome_sent; // the sender knows the outcome
     bool alone;        // a flight with others has failed
-    bool ahead;        // a kernel has waited for the sender's, and not in vain
     bool has_bounce, has_table_mapping, has_packed; // what is called so is in use
     struct fr_ipc_mapping mapping;
     struct fr_pack_gate gate; // of the sender's kernel, where the pulling device sees it; `count`

@@ -200,7 +200,7 @@ static bool share_mapping(struct fr_rndv_pull *pull, const struct fr_rndv_recv *
 {
     const struct fr_rndv_recv *before = recv->before;
     if (before == NULL || before->state == NULL ||
-        fr_rndv_scheme_of(before->incoming->location.scheme)->begin != fr_rndv_get_begin)
+        fr_rndv_schemes[before->incoming->location.scheme]->begin != fr_rndv_get_begin)
         return false;
     const struct fr_ipc_mapping *mapping = &fr_rndv_pull_of(before)->mapping;
     const struct fr_ipc_handle *handle = &recv->incoming->location.handle,

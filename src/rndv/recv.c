@@ -25,11 +25,12 @@ static void give_up(struct fr_rndv_recv *recv)
         fr_rndv_incoming_end(recv->incoming, false);
 }
 
-static void name_scheme(struct fr_rndv_recv *recv)
+const char *fr_rndv_receive_reason(const struct fr_rndv_recv *recv)
 {
-    enum fr_policy_scheme scheme = (enum fr_policy_scheme)recv->incoming->location.scheme;
-    recv->scheme = fr_policy_scheme_name(scheme);
-    recv->reason = fr_policy_scheme_received(scheme, recv->verb, recv->on_device);
+    if (recv->ahead)
+        return "the sender packs its memory while the receiver's kernel is launched";
+    return fr_policy_scheme_received((enum fr_policy_scheme)recv->incoming->location.scheme,
+                                     recv->verb, recv->on_device);
 }
 
 // Asks the sender for another scheme. The receive waits for that as it would for bytes: `retrying`.
@@ -52,7 +53,6 @@ static void begin_by(struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(recv->incoming->location.scheme);
     recv->status = scheme != NULL ? scheme->begin(recv) : FR_ERR_UNSUPPORTED;
-    name_scheme(recv);
     if (recv->status == FR_OK)
         return;
     if (fr_rndv_scheme_has(recv->incoming->location.scheme, FR_RNDV_REFUSABLE) &&
@@ -76,8 +76,6 @@ void fr_rndv_receive_begin(struct fr_rndv_recv *recv)
         fr_rndv_sweep_take(recv->incoming);
     if (recv->status == FR_OK)
         begin_by(recv);
-    else
-        name_scheme(recv);
 }
 
 // Begins a refused receive again once the sender has followed, or ends it.
@@ -128,8 +126,7 @@ static bool pull_all(struct fr_rndv_recv *recvs, size_t count)
         present |= recvs[i].state != NULL ? 1U << recvs[i].incoming->location.scheme : 0;
     for (unsigned id = 0; present >> id != 0; id++) {
         if (present >> id & 1)
-            over =
-                fr_rndv_scheme_of(id)->pull(selected, select(recvs, count, id, selected)) && over;
+            over = fr_rndv_schemes[id]->pull(selected, select(recvs, count, id, selected)) && over;
     }
     return over;
 }
@@ -151,8 +148,7 @@ static bool end_all(struct fr_rndv_recv *recvs, size_t count)
     for (size_t i = 0; i < count; i++) {
         if (recvs[i].state == NULL)
             continue;
-        name_scheme(&recvs[i]); // it may have turned from writes to reads
-        fr_rndv_scheme_of(recvs[i].incoming->location.scheme)->end(&recvs[i]);
+        fr_rndv_schemes[recvs[i].incoming->location.scheme]->end(&recvs[i]);
         if (recvs[i].untouched)
             refuse(&recvs[i]);
         else
@@ -171,7 +167,7 @@ static bool rest(const struct fr_rndv_recv *recvs, size_t count)
             return false;
         if (recvs[i].state == NULL)
             continue;
-        const struct fr_rndv_scheme *scheme = fr_rndv_scheme_of(recvs[i].incoming->location.scheme);
+        const struct fr_rndv_scheme *scheme = fr_rndv_schemes[recvs[i].incoming->location.scheme];
         if (scheme->rest == NULL || (only != NULL && only != scheme))
             return false;
         only = scheme;

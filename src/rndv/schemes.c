@@ -4,11 +4,7 @@
 
 #include "rndv/schemes.h"
 
-const struct fr_rndv_scheme *fr_rndv_scheme_of(unsigned id)
-{
-    static const struct fr_rndv_scheme *const rows[FR_SCHEME_COUNT] = {
+const struct fr_rndv_scheme *const fr_rndv_schemes[FR_SCHEME_COUNT] = {
 #define FR_SCHEME(id, row, name, path, received) [FR_SCHEME_##id] = &fr_rndv_##row,
 #include "fabrail/policy/schemes.def"
-    };
-    return id < FR_SCHEME_COUNT ? rows[id] : NULL;
-}
+};

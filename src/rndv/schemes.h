@@ -65,8 +65,14 @@ enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv);
 bool fr_rndv_get_pull(struct fr_rndv_recv **recvs, size_t count);
 void fr_rndv_get_end(struct fr_rndv_recv *recv);
 
+// The rows of all schemes, for callers that have checked the number.
+extern const struct fr_rndv_scheme *const fr_rndv_schemes[FR_SCHEME_COUNT];
+
 // Returns the row of a scheme, NULL for none.
-const struct fr_rndv_scheme *fr_rndv_scheme_of(unsigned id);
+static inline const struct fr_rndv_scheme *fr_rndv_scheme_of(unsigned id)
+{
+    return id < FR_SCHEME_COUNT ? fr_rndv_schemes[id] : NULL;
+}
 
 static inline bool fr_rndv_scheme_has(unsigned id, enum fr_rndv_scheme_flag flag)
 {

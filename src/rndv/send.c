@@ -172,7 +172,7 @@ static enum fr_status try(struct fr_rndv_send *send, enum fr_policy_scheme schem
     uint64_t ready = 0;
     if (facts->exported)
         location.handle = *handle;
-    send->scheme = fr_rndv_scheme_of(scheme);
+    send->scheme = fr_rndv_schemes[scheme];
     send->failure = FR_OK; // an earlier scheme may have failed
     enum fr_status status = send->scheme->start(send, facts, &location, &ready);
     if (status == FR_OK)

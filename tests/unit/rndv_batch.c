@@ -221,7 +221,7 @@ static unsigned long receive_window(unsigned count, unsigned on_host, void (*pre
         if (recv->status == FR_OK)
             check_target(target_of(i, on_host), i);
         answer.came |= (uint64_t)(recv->status == FR_OK) << i;
-        answer.all_got = answer.all_got && strcmp(recv->scheme, "get") == 0;
+        answer.all_got = answer.all_got && recv->incoming->location.scheme == FR_SCHEME_GET;
     }
     process_say(0, &answer, sizeof(answer));
     return used;

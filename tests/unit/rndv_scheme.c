@@ -118,15 +118,11 @@ static const struct fr_rndv_scheme inline_scheme = {
     .end = inline_end,
 };
 
-const struct fr_rndv_scheme *fr_rndv_scheme_of(unsigned id)
-{
-    static const struct fr_rndv_scheme *const rows[FR_SCHEME_COUNT] = {
-        [FR_SCHEME_GET] = &fr_rndv_get,
-        [FR_SCHEME_STAGED_GET] = &inline_scheme,
-        [FR_SCHEME_PIPELINE] = &fr_rndv_pipeline,
-    };
-    return id < FR_SCHEME_COUNT ? rows[id] : NULL;
-}
+const struct fr_rndv_scheme *const fr_rndv_schemes[FR_SCHEME_COUNT] = {
+    [FR_SCHEME_GET] = &fr_rndv_get,
+    [FR_SCHEME_STAGED_GET] = &inline_scheme,
+    [FR_SCHEME_PIPELINE] = &fr_rndv_pipeline,
+};
 
 // ---- messages by it
 
@@ -222,7 +218,8 @@ static void receive(size_t room, size_t bytes, uint64_t seed)
     hear(&incoming, bytes);
     struct fr_rndv_recv recv = {.view = &buffer.view, .incoming = &incoming};
     fr_rndv_receive(&recv, 1);
-    CHECK(recv.status == FR_OK && strcmp(recv.scheme, "staged get") == 0 && recv.state == NULL);
+    CHECK(recv.status == FR_OK && recv.incoming->location.scheme == FR_SCHEME_STAGED_GET &&
+          recv.state == NULL);
     check_received(&buffer, bytes < room ? bytes : room, seed);
 }
 

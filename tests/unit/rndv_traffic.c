@@ -167,13 +167,14 @@ static void receive_waiting(struct traffic *traffic)
     unsigned count = traffic->waiting;
     fr_rndv_receive(recvs, count);
     for (unsigned i = 0; i < count; i++) {
-        CHECK(recvs[i].status == FR_OK, "%s from %d: %s", recvs[i].scheme,
+        const unsigned scheme = recvs[i].incoming->location.scheme;
+        CHECK(recvs[i].status == FR_OK, "scheme %u from %d: %s", scheme,
               traffic->receivings[i].letter.from, fr_core_status_text(recvs[i].status));
         check_received(&traffic->receivings[i]);
         memcpy(traffic->stale[(traffic->received + i) % STALE], traffic->receivings[i].letter.rts,
                sizeof(traffic->stale[0]));
-        traffic->staged += strcmp(recvs[i].scheme, "staged get") == 0;
-        traffic->got += strcmp(recvs[i].scheme, "get") == 0;
+        traffic->staged += scheme == FR_SCHEME_STAGED_GET;
+        traffic->got += scheme == FR_SCHEME_GET;
     }
     traffic->received += count;
     traffic->waiting = 0;

@@ -12,8 +12,6 @@ struct fr_rndv_recv {
     struct fr_staging_view *view;      // where the bytes go; its staging memory may be used
     struct fr_rndv_incoming *incoming; // the message, as fr_rndv_incoming_read has filled it
     enum fr_status status;             // how the receive has ended
-    const char *scheme;                // by which the bytes have come
-    const char *reason;                // the policy's, for the report
     void *state;                       // the scheme's own
     const struct fr_rndv_recv *before; // the one that has begun before it, while several begin; or
                                        // NULL. They can share what they hold
@@ -26,6 +24,7 @@ struct fr_rndv_recv {
     bool retrying;                     // it has not done so yet
     bool untouched;                    // it has failed before any byte came: another scheme may do
     bool on_device;                    // NICs write the bytes to device memory
+    bool ahead;                        // a kernel has waited for the sender's, and not in vain
     bool waits;                        // the caller waits for it, and does nothing else
     bool apart;                        // it may outlive the one that has begun before it
     bool elsewhere;                    // MPI may be writing to the view's staging memory still
@@ -61,6 +60,9 @@ bool fr_rndv_receive_land(struct fr_rndv_recv *recvs, size_t count);
 // Waits until a receive is over that fr_rndv_receive_begin has begun. Makes progress for others
 // meanwhile.
 void fr_rndv_receive_finish(struct fr_rndv_recv *recv);
+
+// Returns why the bytes of a receive that is over have come the way that they did, for the report.
+const char *fr_rndv_receive_reason(const struct fr_rndv_recv *recv);
 
 // Gives up a receive that fr_rndv_receive_begin has begun, and waits until nothing of it is under
 // way, which needs no help of its sender. Its status is then FR_ERR_CANCELLED.
