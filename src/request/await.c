@@ -63,11 +63,20 @@ void fr_request_receive_coming(void)
     }
 }
 
-static void look_after_others(void)
+// Makes progress between two tests, and begins to receive what has come. `set` is the call's, or
+// NULL. The call keeps its claims, but for posted receives, which become operations meanwhile.
+static void look(struct fr_request_set *set)
 {
+    const bool unclaims = set && set->posted;
+    if (unclaims)
+        fr_request_set_unclaim(set);
     fr_rndv_progress(NULL);
     fr_request_advance_all();
+    if (set && set->tracked > 0)
+        fr_request_begin_claimed(set->ops, set->count);
     fr_request_begin_early();
+    if (unclaims)
+        (void)!fr_request_set_claim(set);
 }
 
 // Returns the function that begins what a blocking one does, or the function itself.
@@ -224,8 +233,7 @@ static int test_set(enum fr_fn fn, const fr_word *args, const struct fr_request_
     return test(fn, args, over);
 }
 
-// Waits as a row of tests. `set` is the call's, or NULL. Operations that it has claimed cannot be
-// received early, so it gives up its claims for that.
+// Waits as a row of tests. `set` is the call's, or NULL.
 static int test_until_over(enum fr_fn fn, const fr_word *args, struct fr_request_set *set)
 {
     struct fr_wait wait = fr_request_begin_wait(set ? set->count : 1);
@@ -242,12 +250,8 @@ static int test_until_over(enum fr_fn fn, const fr_word *args, struct fr_request
         }
         if (looks)
             seen = fr_rndv_incoming_entered();
-        if (looks && set)
-            fr_request_set_unclaim(set);
         if (looks)
-            look_after_others();
-        if (looks && set)
-            (void)!fr_request_set_claim(set);
+            look(set);
         looks = false;
         rc = test_set(fn, args, set, &left, &over);
     }

@@ -237,12 +237,11 @@ struct early {
     size_t ended; // receives whose message was on its way, and is there now
 };
 
-// Looks at the receives beyond the first `skip`. Moves on those that are being received, and begins
-// what comes over the network. Returns false when there are none.
-static bool find_early(struct early *early, size_t skip, bool waits)
+// Looks at claimed receives. Moves on those that are being received, and begins what comes over the
+// network.
+static void find_early(struct early *early, bool waits)
 {
     early->count = 0;
-    early->claimed_count = fr_request_table_claim_receives(early->claimed, MOST_EARLY, skip);
     early->ended = fr_request_arrivals_move(early->claimed, early->claimed_count, waits);
     for (size_t i = 0; i < early->claimed_count; i++) {
         struct fr_request_op *op = early->claimed[i];
@@ -255,7 +254,6 @@ static bool find_early(struct early *early, size_t skip, bool waits)
             early->ended +=
                 fr_request_arrivals_begin(&op, incoming, 1) && fr_request_arrival_poll(op);
     }
-    return early->claimed_count > 0;
 }
 
 // Returns whether what has come is so short that its launch takes longer, while copies are under
@@ -283,6 +281,21 @@ static size_t receive_found(struct early *early, bool waits)
     return early->count;
 }
 
+// Looks at claimed receives, and receives what has come to them, or begins to. Returns the number
+// of messages.
+static size_t look_at_claimed(struct early *early, bool waits)
+{
+    find_early(early, waits);
+    const size_t moved = early->ended;
+    return moved + receive_found(early, waits);
+}
+
+static size_t claim_early(struct early *early, size_t skip)
+{
+    early->claimed_count = fr_request_table_claim_receives(early->claimed, MOST_EARLY, skip);
+    return early->claimed_count;
+}
+
 static size_t look_at_all(bool waits)
 {
     struct early early;
@@ -290,10 +303,9 @@ static size_t look_at_all(bool waits)
     if (!fr_rndv_incoming_any())
         return 0;
     fr_request_posted_look();
-    for (size_t skip = 0; find_early(&early, skip, waits);
+    for (size_t skip = 0; claim_early(&early, skip) > 0;
          skip += early.claimed_count - early.ended) {
-        received += early.ended;
-        received += receive_found(&early, waits);
+        received += look_at_claimed(&early, waits);
         fr_request_table_unclaim(early.claimed, early.claimed_count);
     }
     return received;
@@ -309,6 +321,20 @@ size_t fr_request_receive_early(void)
 void fr_request_begin_early(void)
 {
     (void)look_at_all(!fr_request_alone);
+}
+
+void fr_request_begin_claimed(struct fr_request_op *const *ops, size_t count)
+{
+    struct early early;
+    early.claimed_count = 0;
+    for (size_t i = 0; i < count && fr_rndv_incoming_any(); i++) {
+        if (ops[i] && ops[i]->receive.takes_rts && ops[i]->active && !ops[i]->delivered)
+            early.claimed[early.claimed_count++] = ops[i];
+        if (early.claimed_count < MOST_EARLY && i + 1 < count)
+            continue;
+        (void)look_at_claimed(&early, !fr_request_alone);
+        early.claimed_count = 0;
+    }
 }
 
 // Waits until it is known what becomes of RTS that could not be marked. These are marked when the

@@ -141,6 +141,10 @@ bool fr_request_arrivals_begin(struct fr_request_op *const *ops,
 // fr_request_end_early.
 void fr_request_begin_early(void);
 
+// Begins to receive what has come to operations that the caller has claimed, as
+// fr_request_begin_early does for those that nobody has. NULL entries are accepted.
+void fr_request_begin_claimed(struct fr_request_op *const *ops, size_t count);
+
 // Makes progress as fr_request_progress does, and begins to receive as fr_request_begin_early.
 void fr_request_begin_progress(void);
 

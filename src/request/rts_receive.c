@@ -26,11 +26,12 @@ struct fr_staging_view *fr_request_receive_view(struct fr_request_op *op)
     return NULL;
 }
 
-// A cancelled receive has brought nothing, whatever else its status says.
-static bool is_cancelled(const void *status)
+// A cancelled receive has brought nothing, whatever else its status says: an RTS in its memory came
+// to another one before. Staging memory is wiped in between, unless it is a persistent receive's.
+static bool is_cancelled(const struct fr_request_op *op, const void *status)
 {
     int cancelled = 0;
-    if (status)
+    if (status && (op->persistent || !fr_request_op_is_staged(op)))
         FR_MPI(Test_cancelled, FR_PTR(status), FR_PTR(&cancelled));
     return cancelled;
 }
@@ -86,7 +87,7 @@ bool fr_request_has_rts(struct fr_request_op *op, const void *status,
     if (!op->receive.takes_rts || !has_room(view) || !fr_rndv_incoming_any())
         return false;
     return may_be_rts(op, status) && read_beginning(view, data) == sizeof(data) &&
-           fr_rndv_incoming_read(data, incoming) && !is_cancelled(status);
+           fr_rndv_incoming_read(data, incoming) && !is_cancelled(op, status);
 }
 
 bool fr_request_still_has_rts(struct fr_request_op *op, const void *status,
@@ -95,7 +96,7 @@ bool fr_request_still_has_rts(struct fr_request_op *op, const void *status,
     unsigned char data[FR_RNDV_RTS_BYTES];
     return may_be_rts(op, status) &&
            read_beginning(fr_request_receive_view(op), data) == sizeof(data) &&
-           fr_rndv_incoming_is_of(data, incoming) && !is_cancelled(status);
+           fr_rndv_incoming_is_of(data, incoming) && !is_cancelled(op, status);
 }
 
 __attribute__((no_sanitize("thread"))) bool

@@ -35,7 +35,7 @@ int fr_request_set_report(struct fr_request_set *set, int rc);
 void fr_request_set_raise(struct fr_request_set *set, char kind, fr_word object, int code);
 
 // Calls the real function for what is claimed. Where senders have had to wait for this process, a
-// call that waits does so as a row of tests. It gives its claims up in between.
+// call that waits does so as a row of tests.
 int fr_request_set_call(struct fr_request_set *set);
 
 // Gives back what the set has claimed and not completed.

@@ -288,10 +288,22 @@ static bool is_free(const struct fr_request_op *op) FR_REQUIRES(table_lock)
     return !op->claim.abandoned && !is_claimed(op);
 }
 
-static struct fr_request_op *find_unclaimed(fr_word request) FR_REQUIRES(table_lock)
+// Finds the first operation of a request. Programs mostly list requests in the order in which they
+// have made them, so the one behind `before`, which may be NULL, is tried first.
+static struct fr_request_op *find_first(fr_word request, const struct fr_request_op *before)
+    FR_REQUIRES(table_lock)
 {
-    struct fr_request_op *op = NULL;
+    struct fr_request_op *op = before && FR_HASH_HAS(before) ? before->hh.next : NULL;
+    if (op && op->key == request)
+        return op;
     HASH_FIND(hh, table, &request, sizeof(request), op);
+    return op;
+}
+
+static struct fr_request_op *find_unclaimed(fr_word request, const struct fr_request_op *before)
+    FR_REQUIRES(table_lock)
+{
+    struct fr_request_op *op = find_first(request, before);
     while (op && !is_free(op))
         op = op->next;
     if (op)
@@ -332,30 +344,35 @@ static bool is_early(fr_word request) FR_REQUIRES(table_lock)
 }
 
 // Finds an operation that nobody has claimed, and waits for those that another thread is just
-// receiving.
-static struct fr_request_op *find_idle(fr_word request) FR_REQUIRES(table_lock)
+// receiving. `before` is one that this thread has claimed before, or NULL.
+static struct fr_request_op *find_idle(fr_word request, const struct fr_request_op *before)
+    FR_REQUIRES(table_lock)
 {
     while (FR_UNLIKELY(early_count > 0) && is_early(request)) {
         fr_core_unlock(&table_lock);
         fr_wait_yield();
         fr_core_lock_in_call(&table_lock);
     }
-    return find_unclaimed(request);
+    return find_unclaimed(request, before);
 }
 
 size_t fr_request_table_claim(const void *requests, size_t count, struct fr_request_op **ops)
 {
     size_t found = 0;
+    const struct fr_request_op *before = NULL;
     fr_core_lock_in_call(&table_lock);
     for (size_t i = 0; i < count; i++) {
         fr_word request = fr_abi_handle_load(requests, i);
-        ops[i] = request == fr_abi_mpi.REQUEST_NULL ? NULL : find_idle(request);
-        if (ops[i]) {
-            ops[i]->claim.again = ops[i]->claim.held && is_abandoned(ops[i]);
-            fr_request_claim(ops[i]);
-            end_early(ops[i]); // of a look that was abandoned
-            found++;
-        }
+        struct fr_request_op *op =
+            request == fr_abi_mpi.REQUEST_NULL ? NULL : find_idle(request, before);
+        ops[i] = op;
+        if (!op)
+            continue;
+        op->claim.again = op->claim.held && is_abandoned(op);
+        fr_request_claim(op);
+        end_early(op); // of a look that was abandoned
+        before = op;
+        found++;
     }
     fr_core_unlock(&table_lock);
     return found;

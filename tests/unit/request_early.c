@@ -341,6 +341,22 @@ static void test_waits(void)
     fr_request_alone = true;
 }
 
+// A call begins to receive what has come to operations of its own, and to no others.
+static void test_claimed(void)
+{
+    struct fr_request_op *claimed[MOST] = {NULL};
+    start(4096);
+    come_to(MOST);
+    ops[1].active = false;
+    ops[3].receive.takes_rts = false;
+    for (size_t i = 0; i < MOST / 2; i++)
+        claimed[2 * i] = &ops[i];
+    fr_request_begin_claimed(claimed, MOST);
+    CHECK(begun == MOST / 2 - 2 && !ops[1].arrival && !ops[3].arrival, "%u", begun);
+    for (size_t i = MOST / 2; i < MOST; i++)
+        CHECK(!ops[i].arrival, "message %zu", i);
+}
+
 static unsigned waits_for_device;
 
 static void wait_for_device(struct fr_request_op *op)
@@ -381,6 +397,7 @@ int main(void)
     test_short();
     test_long();
     test_waits();
+    test_claimed();
     test_schedules();
     return check_result();
 }
