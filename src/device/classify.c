@@ -116,13 +116,14 @@ static bool is_in_mapping(const struct fr_device_range *range, uintptr_t last)
 
 void fr_device_classify(const void *address, size_t bytes, struct fr_device_range *range)
 {
-    *range = (struct fr_device_range)FR_DEVICE_HOST;
-    if (bytes == 0)
-        return;
     uintptr_t first = (uintptr_t)address;
     uintptr_t last = first + (bytes - 1);
-    bool failed = !fr_device_is_surely_host(address) && fr_device_query(address, range) != FR_OK;
-    if (failed || fr_device_range_is_final(range) || shares_page(first, last))
+    bool failed = false;
+    if (bytes == 0 || fr_device_is_surely_host(address))
+        *range = (struct fr_device_range)FR_DEVICE_HOST;
+    else
+        failed = fr_device_query(address, range) != FR_OK;
+    if (failed || bytes == 0 || fr_device_range_is_final(range) || shares_page(first, last))
         return;
     struct fr_device_range end;
     if (fr_device_is_surely_host((const void *)last) || is_in_mapping(range, last) ||

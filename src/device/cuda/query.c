@@ -132,9 +132,9 @@ static enum fr_status guess(const void *address, CUresult result, struct fr_devi
 enum fr_status fr_cuda_query(const void *address, struct fr_device_range *range)
 {
     uint64_t answers[ASK_COUNT] = {0};
-    void *slots[ASK_COUNT];
-    for (unsigned i = 0; i < ASK_COUNT; i++)
-        slots[i] = &answers[i];
+    void *slots[ASK_COUNT] = {&answers[0], &answers[1], &answers[2], &answers[3], &answers[4],
+                              &answers[5], &answers[6], &answers[7], &answers[8]};
+    _Static_assert(ASK_COUNT == 9, "a slot each");
     CUresult result = fr_cu.cuPointerGetAttributes(askable_count(), asked, slots,
                                                    (CUdeviceptr)(uintptr_t)address);
     if (FR_UNLIKELY(result != CUDA_SUCCESS))
