@@ -200,7 +200,7 @@ void fr_rndv_mark_plain(const struct fr_rndv_address *address, size_t length, bo
 bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address, size_t length)
 {
     return fr_rndv_plain_has(FR_PLAIN_TO, address, length) ||
-           (fr_rndv_marks_rts((int64_t)length) && fr_rndv_replica_assumes_plain(address->to));
+           (fr_rndv_replica_assumes_plain(address->to) && fr_rndv_marks_rts((int64_t)length));
 }
 
 static bool goes_to(const struct fr_rndv_slot *slot, const struct fr_rndv_address *address)

@@ -107,10 +107,10 @@ static bool is_seen(const struct fr_device_range *range)
 // The memory that this thread has last found to be mapped by a receiver. It need not be looked up
 // again for the next message.
 static FR_TLS struct {
-    struct fr_ipc_handle handle;
+    struct fr_rndv_location location; // of the message before, by scheme get in one piece
     int to;
     uint64_t changes; // fr_ipc_importers_changes, as of before it was found
-} last = {.to = -1};
+} last = {.to = -1, .location.scheme = FR_SCHEME_GET};
 
 // The scheme that this thread has last chosen for a message of that memory, and the facts that it
 // follows from. A receiver hardly ever changes its device, so it is looked at now and then.
@@ -123,10 +123,11 @@ static FR_TLS struct {
 
 static bool is_last(int to, const struct fr_staging_view *view)
 {
-    uint64_t offset = view->base + (uintptr_t)view->first - last.handle.base;
-    return last.to == to && last.handle.buffer_id == view->range.buffer_id &&
-           last.changes == fr_ipc_importers_changes() && offset <= last.handle.bytes &&
-           view->span <= last.handle.bytes - offset;
+    const struct fr_ipc_handle *handle = &last.location.handle;
+    uint64_t offset = view->base + (uintptr_t)view->first - handle->base;
+    return last.to == to && handle->buffer_id == view->range.buffer_id &&
+           last.changes == fr_ipc_importers_changes() && offset <= handle->bytes &&
+           view->span <= handle->bytes - offset;
 }
 
 // Adds whether the receiver has mapped the program's buffer, and asks it to. This process itself
@@ -142,7 +143,7 @@ static void look_at_mapping(const struct fr_rndv_message *message, struct fr_pol
         return;
     if (is_last(to, view)) {
         facts->exported = facts->mapped = true;
-        *handle = last.handle;
+        *handle = last.location.handle;
         return;
     }
     if (to != fr_job_rank() && !is_seen(&view->range))
@@ -150,7 +151,7 @@ static void look_at_mapping(const struct fr_rndv_message *message, struct fr_pol
     facts->exported = fr_ipc_export(&view->range, low, view->span, handle) == FR_OK;
     facts->mapped = facts->exported && fr_rndv_is_mapped_by(to, handle, true);
     if (facts->mapped) {
-        last.handle = *handle;
+        last.location.handle = *handle;
         last.to = to;
         last.changes = changes;
         last_chosen.uses = 0;
@@ -188,15 +189,15 @@ static bool takes_turns_with(int to)
 
 // Most messages are of memory that their receiver is known to have mapped. They go by scheme get,
 // whatever the facts that are not asked for here.
-bool fr_rndv_message_is_known(const struct fr_rndv_message *message,
-                              struct fr_policy_message *facts, struct fr_ipc_handle *handle,
-                              struct fr_policy_scheme_choice *choice)
+struct fr_rndv_location *fr_rndv_message_known(const struct fr_rndv_message *message,
+                                               struct fr_policy_message *facts,
+                                               struct fr_policy_scheme_choice *choice)
 {
     const int to = message->address.to;
     if (message->must_leave || to == fr_job_rank() ||
         !fr_staging_view_is_in_one_piece(message->view) || !is_last(to, message->view) ||
         takes_turns_with(to))
-        return false;
+        return NULL;
     *facts = (struct fr_policy_message){
         .bytes = message->view->in_bytes,
         .here = true,
@@ -206,9 +207,8 @@ bool fr_rndv_message_is_known(const struct fr_rndv_message *message,
         .by_cpu = is_by_cpu(message->view),
         .crowded = fr_rndv_ledger_is_crowded(),
     };
-    *handle = last.handle;
     *choice = choose_again(facts);
-    return true;
+    return &last.location;
 }
 
 void fr_rndv_message_look(const struct fr_rndv_message *message, struct fr_policy_message *facts,
@@ -227,6 +227,8 @@ void fr_rndv_message_look(const struct fr_rndv_message *message, struct fr_polic
 // Returns one of the multiples of a length that are no longer than the message, in turn.
 static size_t multiple_of(size_t length, uint64_t bytes, unsigned turn)
 {
+    if (turn == 0)
+        return length; // without a division
     uint64_t most = (bytes < FR_RNDV_RTS_LONGEST ? bytes : FR_RNDV_RTS_LONGEST) / length;
     return length * (1 + turn % (most < 1 ? 1 : (unsigned)most));
 }
@@ -276,9 +278,11 @@ size_t fr_rndv_message_length(const struct fr_rndv_message *message, const char 
 {
     enum { TURNS = 8, MULTIPLES = FR_RNDV_RTS_LONGEST / FR_RNDV_RTS_PRIME };
     static _Atomic unsigned turns;
-    unsigned turn =
-        may_be_confused(message) ? atomic_load_explicit(&turns, memory_order_relaxed) : 0;
-    atomic_store_explicit(&turns, turn + 1, memory_order_relaxed); // threads may share a turn
+    unsigned turn = 0;
+    if (may_be_confused(message)) { // threads may share a turn
+        turn = atomic_load_explicit(&turns, memory_order_relaxed);
+        atomic_store_explicit(&turns, turn + 1, memory_order_relaxed);
+    }
     for (unsigned i = 0; i < MULTIPLES; i++) {
         size_t length = length_in_turn(message, turn % TURNS + i);
         *reason = length > 0 ? "plain messages of an RTS's size may be under way the same way"

@@ -164,22 +164,29 @@ void fr_rndv_send_destroy(struct fr_rndv_send *send)
     give_to_pool(send);
 }
 
-// Tries to start a send by one scheme.
-static enum fr_status try(struct fr_rndv_send *send, enum fr_policy_scheme scheme,
-                          const struct fr_policy_message *facts, const struct fr_ipc_handle *handle)
+// Tries to start a send by the scheme of its location.
+static enum fr_status try(struct fr_rndv_send *send, const struct fr_policy_message *facts,
+                          struct fr_rndv_location *location)
 {
-    struct fr_rndv_location location = {.scheme = scheme};
     uint64_t ready = 0;
-    if (facts->exported)
-        location.handle = *handle;
-    send->scheme = fr_rndv_schemes[scheme];
+    send->scheme = fr_rndv_schemes[location->scheme];
     send->failure = FR_OK; // an earlier scheme may have failed
-    enum fr_status status = send->scheme->start(send, facts, &location, &ready);
+    enum fr_status status = send->scheme->start(send, facts, location, &ready);
     if (status == FR_OK)
-        status = enter(send, &location, ready);
+        status = enter(send, location, ready);
     if (status != FR_OK)
         dismantle(send);
     return status;
+}
+
+static enum fr_status try_anew(struct fr_rndv_send *send, enum fr_policy_scheme scheme,
+                               const struct fr_policy_message *facts,
+                               const struct fr_ipc_handle *handle)
+{
+    struct fr_rndv_location location = {.scheme = scheme};
+    if (facts->exported)
+        location.handle = *handle;
+    return try(send, facts, &location);
 }
 
 enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct fr_rndv_send **out,
@@ -202,8 +209,8 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
     choice->scheme = FR_SCHEME_NONE;
     if (length == 0)
         return FR_OK;
-    bool known = fr_rndv_message_is_known(message, &facts, &handle, choice);
-    if (!known) {
+    struct fr_rndv_location *known = fr_rndv_message_known(message, &facts, choice);
+    if (known == NULL) {
         fr_rndv_message_look(message, &facts, &handle);
         *choice = fr_policy_choose_scheme(&facts);
     }
@@ -215,14 +222,15 @@ enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct 
     fill(send, message, length);
     send->remote = !facts.here;
     while (choice->scheme != FR_SCHEME_NONE) {
-        enum fr_status status = try(send, choice->scheme, &facts, &handle);
+        enum fr_status status = known != NULL ? try(send, &facts, known)
+                                              : try_anew(send, choice->scheme, &facts, &handle);
         if (status == FR_OK) {
             *out = send;
             return FR_OK;
         }
-        if (known)
+        if (known != NULL)
             fr_rndv_message_look(message, &facts, &handle);
-        known = false;
+        known = NULL;
         fr_policy_note_failed_scheme(&facts, choice->scheme, status);
         *choice = fr_policy_choose_scheme(&facts);
     }

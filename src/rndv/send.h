@@ -70,11 +70,12 @@ void fr_rndv_registry_look_after(void);
 void fr_rndv_registry_add(struct fr_rndv_send *send);
 void fr_rndv_registry_remove(unsigned index);
 
-// Returns whether nothing need be asked about a message, since it is like one before it. Writes the
-// facts that then decide, the handle of its buffer, and the choice of its scheme.
-bool fr_rndv_message_is_known(const struct fr_rndv_message *message,
-                              struct fr_policy_message *facts, struct fr_ipc_handle *handle,
-                              struct fr_policy_scheme_choice *choice);
+// Returns the location of a message of which nothing need be asked, since it is like one before it;
+// else NULL. The location lasts until the thread asks again; only its address is still to be
+// written. Writes the facts that decide, and the choice of the scheme.
+struct fr_rndv_location *fr_rndv_message_known(const struct fr_rndv_message *message,
+                                               struct fr_policy_message *facts,
+                                               struct fr_policy_scheme_choice *choice);
 
 // Writes all facts of a message, and the handle of its buffer if it can be exported. Asks the
 // receiver to map the buffer and to connect over rails, if they have not yet.
