@@ -199,14 +199,14 @@ static bool is_shared(const struct fr_request_op *op, fr_word handle)
 }
 
 // Replaces the request of a send that is complete at once. MPIs have one request for all of these,
-// so it does not tell which message the application waits for.
-static void replace(struct fr_request_op *op, void *request)
+// so it does not tell which message the application waits for. `shared` is as is_shared says.
+static void replace(struct fr_request_op *op, void *request, bool shared)
 {
     _Alignas(8) char given[8];
     fr_word handle = fr_abi_handle_load(request, 0);
     fr_abi_handle_store(given, 0, handle);
     if (fr_request_make_complete(request)) {
-        if (!is_shared(op, handle))
+        if (!shared)
             FR_MPI(Wait, FR_PTR(given), fr_abi_mpi.STATUS_IGNORE);
         return;
     }
@@ -241,12 +241,12 @@ int fr_request_track(struct fr_request_op *op, void *request)
 {
     _Alignas(16) char status[FR_STATUS_BYTES] = {0};
     fr_word handle = fr_abi_handle_load(request, 0);
-    int complete = 0;
     fr_request_table_make_way(handle);
     if (!op->persistent) {
         // Short sends mostly are complete here, and some MPIs then return a request that many
         // operations share. Finishing now frees the staging memory and needs no entry.
-        complete = is_shared(op, handle);
+        const bool shared = is_shared(op, handle);
+        int complete = shared;
         if (!complete && may_ask(op))
             FR_MPI(Request_get_status, handle, FR_PTR(&complete), FR_PTR(status));
         struct fr_rndv_incoming incoming;
@@ -256,7 +256,7 @@ int fr_request_track(struct fr_request_op *op, void *request)
         if (fr_abi_rows[op->fn].class == FR_CLASS_RMA)
             fr_request_follow_window(op);
         if (complete && fr_abi_rows[op->fn].class == FR_CLASS_SEND)
-            replace(op, request);
+            replace(op, request, shared);
     }
     fr_request_table_add(op, fr_abi_handle_load(request, 0));
     return fr_abi_mpi.SUCCESS;
