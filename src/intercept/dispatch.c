@@ -221,6 +221,7 @@ static inline struct needs needs_of(enum fr_fn fn, const fr_word *registers, con
 static inline void copy_args(fr_word *args, const fr_word *registers, const fr_word *stack,
                              unsigned count)
 {
+#pragma GCC unroll 8
     for (unsigned i = 0; i < FR_REGISTER_ARGS; i++) { // whether there are so many or not
         args[i] = registers[i];
         __asm__("");
