@@ -143,12 +143,14 @@ enum fr_status fr_coll_slab_store(struct fr_coll_slab *slab, const void *from, s
     return move(slab, (size_t)slab->size, from);
 }
 
-static enum fr_status export(struct fr_coll_slab *slab, struct fr_ipc_handle *handle) {
+static enum fr_status export_memory(struct fr_coll_slab *slab, struct fr_ipc_handle *handle)
+{
     const void *address = (const void *)slab->at;
     fr_device_classify(address, slab->memory->own.bytes, &slab->range);
     fr_device_range_fix_context(&slab->range); // other threads go on with the rounds of a part
     slab->memory->context_id = fr_device_context_id(&slab->range);
-    if (!(slab->range.caps & FR_SHARE_FABRIC)) return FR_ERR_UNSUPPORTED;
+    if (!(slab->range.caps & FR_SHARE_FABRIC))
+        return FR_ERR_UNSUPPORTED;
     enum fr_status status = fr_ipc_export(&slab->range, address, slab->bytes, handle);
     return status == FR_OK && !(handle->ways & FR_SHARE_FABRIC) ? FR_ERR_UNSUPPORTED : status;
 }
@@ -276,7 +278,7 @@ enum fr_status fr_coll_slab_make(int device, int rank, int size, size_t post_byt
     slab->at = memory->own.address;
     atomic_fetch_add(&slabs_bytes, memory->own.bytes);
     if (status == FR_OK)
-        status = export(slab, handle);
+        status = export_memory(slab, handle);
     if (status == FR_OK)
         status = clear(slab);
     if (status != FR_OK) {

@@ -20,7 +20,7 @@ EXTRA_DIST += tests/bench/run tests/bench/host.c tests/bench/device.c tests/benc
     tests/bench/between.c tests/bench/fresh.c tests/bench/halo.c tests/bench/collective.c tests/bench/exchange.c \
     tests/bench/message.c tests/bench/types.c tests/bench/slabs.c tests/bench/onesided.c \
     tests/bench/peers.c tests/bench/peers.h tests/bench/ways.c tests/bench/ways.h \
-    tests/bench/rows.h
+    tests/bench/rows.h tests/bench/core_share.c tests/bench/core_share.h
 
 $(MPI_FLAVOURS:%=tests/bench/host-%): tests/bench/host-%: tests/bench/host.c tests/programs/memory-%.o tests/bench/rows.h
 	$(fr_program)
@@ -55,7 +55,8 @@ $(MPI_FLAVOURS:%=tests/bench/onesided-%): tests/bench/onesided-%: tests/bench/on
     $(fr_bench_peers) tests/bench/peers.h tests/bench/rows.h
 	$(fr_program_with_modules)
 $(MPI_FLAVOURS:%=tests/bench/message-%): tests/bench/message-%: tests/bench/message.c \
-    tests/bench/ways.c $(fr_bench_peers) tests/bench/peers.h tests/bench/ways.h tests/bench/rows.h
+    tests/bench/ways.c tests/bench/core_share.c $(fr_bench_peers) tests/bench/peers.h tests/bench/ways.h \
+    tests/bench/core_share.h tests/bench/rows.h
 	$(fr_program_with_modules)
 
 # Those with MPI are compiled by its wrappers, for this machine alone; they are installed with the

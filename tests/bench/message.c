@@ -15,15 +15,20 @@
 //   message [--only=pingpong|window] [--methods=mpi,nccl,hand,raw] [--complete=all|any|each]
 //           [LARGEST-BYTES [KIND]]
 //
+// A line under each table says what the ranks' cores did in a cycle (core_share.h): what else runs
+// on a core has short messages take up to twice as long.
+//
 // --complete has MPI complete a window by one MPI_Waitall, by MPI_Waitany or by MPI_Wait for each.
 // Further ranks only wait for these two.
 #include "config.h"
 
+#include "core_share.h"
 #include "rows.h"
 #include "ways.h"
 
 #include "fabrail/device/classify.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,8 +180,31 @@ static void print_head(unsigned test)
     fflush(stdout);
 }
 
+// How much of its core a rank had, least and most.
+struct share {
+    double least, most;
+};
+
+static void look_at_core(struct share *share)
+{
+    double now = core_additions_per_cycle();
+    share->least = now < share->least ? now : share->least;
+    share->most = now > share->most ? now : share->most;
+}
+
+static void print_shares(const struct share *share)
+{
+    struct share shares[2];
+    MPI_Allgather(share, 2, MPI_DOUBLE, shares, 2, MPI_DOUBLE, own.pair);
+    if (own.rank == 0 && shares[0].most > 0)
+        printf("additions in a cycle: rank 0 %.1f to %.1f, rank 1 %.1f to %.1f; about half where "
+               "something else is on the core\n",
+               shares[0].least, shares[0].most, shares[1].least, shares[1].most);
+}
+
 static void run_test(unsigned test, size_t largest, unsigned methods)
 {
+    struct share share = {.least = DBL_MAX};
     print_head(test);
     for (size_t bytes = SMALLEST; bytes <= largest; bytes = next_size(bytes)) {
         double figures[WAYS] = {0};
@@ -186,10 +214,14 @@ static void run_test(unsigned test, size_t largest, unsigned methods)
                 continue;
             way *one = test == PINGPONG ? ways[i].trip : ways[i].window;
             double us = time_of(one, ways[i].title, bytes, count, test);
+            if (i == WAY_MPI)
+                look_at_core(&share);
             figures[i] = test == PINGPONG ? us / 2 : (double)(bytes * count) * 1e-3 / us;
         }
         print_row(bytes, count, figures, test);
     }
+    if (methods & 1u << WAY_MPI)
+        print_shares(&share);
 }
 
 // Allocates the buffers. Only the rank that sends windows, or receives them, has memory for a whole

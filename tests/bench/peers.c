@@ -142,20 +142,23 @@ static const char *agree(enum refusal own)
     return texts[worst];
 }
 
-static enum refusal export(const struct memory *memory, struct fr_ipc_handle *handle) {
+static enum refusal export_memory(const struct memory *memory, struct fr_ipc_handle *handle)
+{
     struct fr_job_process self = *fr_ipc_self(), processes[PEERS_MOST];
     struct fr_device_range range;
     MPI_Allgather(&self, sizeof(self), MPI_BYTE, processes, sizeof(self), MPI_BYTE, group.comm);
     fr_device_classify(memory->address, memory->bytes, &range);
-    if (fr_ipc_export(&range, memory->address, memory->bytes, handle) != FR_OK) return NOT_EXPORTED;
+    if (fr_ipc_export(&range, memory->address, memory->bytes, handle) != FR_OK)
+        return NOT_EXPORTED;
     if (fr_ipc_needs_descriptor(handle) &&
-        fr_ipc_send_descriptor(handle, processes, (size_t)group.size, false) !=
-            FR_OK) return NO_DESCRIPTOR;
+        fr_ipc_send_descriptor(handle, processes, (size_t)group.size, false) != FR_OK)
+        return NO_DESCRIPTOR;
     return MAPPED;
 }
 
-static enum refusal import(const struct fr_ipc_handle *handles, const struct fr_device_range *user,
-                           const unsigned long long *theirs, uintptr_t *addresses)
+static enum refusal import_memory(const struct fr_ipc_handle *handles,
+                                  const struct fr_device_range *user,
+                                  const unsigned long long *theirs, uintptr_t *addresses)
 {
     struct fr_ipc_mapping mappings[PEERS_MOST];
     for (int peer = 0; peer < group.size; peer++) {
@@ -176,13 +179,13 @@ const char *peers_map(const struct memory *memory, const struct fr_device_range 
     unsigned long long address = (unsigned long long)(uintptr_t)memory->address;
     unsigned long long theirs[PEERS_MOST];
     memset(&own, 0, sizeof(own));
-    const char *refused = agree(export(memory, &own));
+    const char *refused = agree(export_memory(memory, &own));
     if (refused != NULL)
         return refused;
     MPI_Allgather(&own, sizeof(own), MPI_BYTE, handles, sizeof(own), MPI_BYTE, group.comm);
     MPI_Allgather(&address, 1, MPI_UNSIGNED_LONG_LONG, theirs, 1, MPI_UNSIGNED_LONG_LONG,
                   group.comm);
-    return agree(import(handles, user, theirs, addresses));
+    return agree(import_memory(handles, user, theirs, addresses));
 }
 
 int peers_repeats(size_t bytes)
