@@ -43,6 +43,7 @@ static bool plan(const struct fr_coll_team *team, const struct fr_coll_alltoall 
         pieces[i] = (struct fr_device_push_piece){
             .src = (uintptr_t)exchange->sends[rank].address,
             .bytes = exchange->sends[rank].bytes,
+            .is_own = rank == team->rank,
         };
         fits = find_target(team, exchange, rank, &pieces[i].dst) && fits;
     }
@@ -94,7 +95,8 @@ static enum fr_device_engine choose_engine(const struct fr_coll_team *team,
         pieces += bytes > 0;
         from_others += rank != team->rank && exchange->receives[rank].bytes > 0;
     }
-    return fr_ipc_engine(fr_policy_traffic(pieces, from_others), largest);
+    return fr_ipc_coll_engine(fr_policy_traffic(pieces, from_others), largest, pieces,
+                              exchange->is_queued);
 }
 
 static enum fr_status move(struct fr_coll_team *team, void *operation, int step,

@@ -237,7 +237,7 @@ static enum fr_status deliver(struct fr_coll_slab *slab, uint64_t round,
     const uint64_t own = delivery.from + (unsigned)slab->rank * delivery.stride;
     if (delivery.parts > 1)
         slab->pieces[count++] = (struct fr_device_push_piece){
-            slab->at + fr_round_kept(&delivery, own), own, delivery.bytes};
+            .dst = slab->at + fr_round_kept(&delivery, own), .src = own, .bytes = delivery.bytes};
     enum fr_status status = push(slab, move, slab->pieces, count);
     return status == FR_OK ? post_parts(slab, round, delivery.parts) : status;
 }

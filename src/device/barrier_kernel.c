@@ -170,7 +170,7 @@ static enum fr_status wait_answer(const struct fr_device_barrier *barrier, const
 {
     struct fr_device_stream *stream = barrier->stream;
     const struct fr_device_ops *ops = stream->ops;
-    int answer = fr_device_words_wait(words, 1, barrier->round.value, stream);
+    int answer = fr_device_words_wait(words, 1, barrier->round.value, &stream, 1);
     bool over = answer != 0 && ops->stream_wait(stream) != 0;
     while (!over && !read_answer(barrier, words, how))
         over = ops->stream_query(stream) != FR_DEVICE_BUSY && !read_answer(barrier, words, how);

@@ -47,10 +47,13 @@ int fr_device_words_borrow(struct fr_device_kernels *kernels, uint64_t *value);
 void fr_device_words_return(struct fr_device_kernels *kernels, int slot);
 // Returns the words of a slot, FR_PUSH_MAX_BLOCKS of them.
 uint64_t *fr_device_words_of(const struct fr_device_kernels *kernels, int slot);
-// Waits until each block has stored `value`, or the stream has come to its end, well or not.
-// Returns the driver's answer.
-int fr_device_words_wait(const uint64_t *words, unsigned blocks, uint64_t value,
-                         struct fr_device_stream *stream);
+// Waits until the first `due` words hold `value`, or all streams have come to their end, well or
+// not. Returns the driver's answer. The streams are of the current context.
+int fr_device_words_wait(const uint64_t *words, unsigned due, uint64_t value,
+                         struct fr_device_stream *const *streams, unsigned count);
+// Asks whether all streams, of the current context, have come to their end. Returns the first
+// answer of the driver that is not 0.
+int fr_device_streams_query(struct fr_device_stream *const *streams, unsigned count);
 
 // Merges contiguous dimensions of a copy, so that dimensions of one element and rows that touch
 // cost nothing.
@@ -80,6 +83,12 @@ void fr_device_aperture_release(void);
 // Initialises work of which nothing is under way. `what` is constant text for errors.
 void fr_device_work_begin(struct fr_device_work *work, const struct fr_device_range *range,
                           const char *what);
+// Borrows another stream for the work, in its scope. Returns NULL, with work->status set, where
+// that fails.
+struct fr_device_stream *fr_device_work_add_stream(struct fr_device_work *work,
+                                                   const struct fr_device_ops *ops, void *context);
+// Borrows words of work->kernels for the work, if some are free.
+void fr_device_work_take_words(struct fr_device_work *work);
 // Borrows a stream and words for work of kernels, in their scope. Returns false, with work->status
 // set, where that fails.
 bool fr_device_work_take(struct fr_device_work *work);

@@ -124,6 +124,11 @@ struct fr_device_ops {
     // that was never set counts as reached.
     enum fr_status (*stream_ask)(struct fr_device_stream *stream, unsigned mark, bool *reached);
 
+    // Has a stream of the current context store a value to a word in page-locked memory when all
+    // its work so far is done, where peers and the host see it. Returns the driver's answer. NULL:
+    // streams store nothing.
+    int (*stream_tell)(struct fr_device_stream *stream, const uint64_t *word, uint64_t value);
+
     // Waits for the work on a stream of the current context. Returns the driver's answer.
     int (*stream_wait)(struct fr_device_stream *stream);
     // Asks whether the work on a stream of the current context is done. Returns the driver's

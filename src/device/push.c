@@ -70,57 +70,96 @@ static enum fr_device_kernel kernel_for(uint32_t pieces)
     return pieces <= FR_PUSH_SOME ? FR_KERNEL_PUSH_SOME : FR_KERNEL_PUSH_MANY;
 }
 
-// Launches all pieces on one stream. Only the last launch tells the host, as it runs after the
-// others.
+// Launches all pieces on the stream that the work has borrowed last. Only the last launch tells the
+// host, as it runs after the others. Its words stand behind those that are due already.
 static int launch(struct fr_device_work *work, const struct fr_device_push_piece *pieces,
-                  size_t count, unsigned max_blocks)
+                  size_t count, unsigned max_sms)
 {
     struct fr_push_many params;
+    const unsigned room = FR_PUSH_MAX_BLOCKS - work->due;
+    unsigned max_blocks = max_sms > 0 ? max_sms : DEFAULT_BLOCKS, blocks = 0;
     size_t next = skip_empty(pieces, count, 0);
     int answer = 0;
+    max_blocks = max_blocks < room ? max_blocks : room;
     while (next < count && answer == 0) {
-        work->blocks = fr_device_push_plan(&params.head, params.pieces, FR_PUSH_MANY, pieces, count,
-                                           max_blocks, &next);
-        if (next >= count) {
-            params.head.words = (uintptr_t)work->words;
+        blocks = fr_device_push_plan(&params.head, params.pieces, FR_PUSH_MANY, pieces, count,
+                                     max_blocks, &next);
+        if (next >= count && work->words) {
+            params.head.words = (uintptr_t)(work->words + work->due);
             params.head.value = work->value;
         }
-        answer = work->kernels->ops->launch(work->kernels, kernel_for(params.head.count),
-                                            work->blocks, &params, work->streams[0]);
+        answer = work->kernels->ops->launch(work->kernels, kernel_for(params.head.count), blocks,
+                                            &params, work->streams[work->stream_count - 1]);
     }
+    work->due += blocks;
     return answer;
 }
 
 static void push_by_kernel(struct fr_device_work *work, const struct fr_device_push_piece *pieces,
                            size_t count, unsigned max_sms)
 {
-    unsigned max_blocks = max_sms > 0 ? max_sms : DEFAULT_BLOCKS;
-    if (max_blocks > FR_PUSH_MAX_BLOCKS)
-        max_blocks = FR_PUSH_MAX_BLOCKS;
     if (fr_device_work_take(work))
-        fr_device_work_judge(work, launch(work, pieces, count, max_blocks));
+        fr_device_work_judge(work, launch(work, pieces, count, max_sms));
 }
 
-static void push_by_engines(struct fr_device_work *work, const struct fr_device_scope *scope,
-                            const struct fr_device_push_piece *pieces, size_t count)
+// Starts a copy of each piece but `left`. Streams take several if there are many.
+static void start_copies(struct fr_device_work *work, const struct fr_device_scope *scope,
+                         const struct fr_device_push_piece *pieces, size_t count,
+                         const struct fr_device_push_piece *left)
 {
     unsigned used = 0;
-    size_t at = skip_empty(pieces, count, 0);
-    for (; at < count && work->status == FR_OK; at = skip_empty(pieces, count, at + 1)) {
-        unsigned index = used++ % FR_DEVICE_WORK_STREAMS;
-        if (index == work->stream_count) {
-            work->status =
-                scope->ops->stream_borrow(scope->context, FR_TO_STAGE, &work->streams[index]);
-            if (work->status != FR_OK)
-                break;
-            work->stream_count++;
-        }
-        const struct fr_device_copy copy = {.dst = (void *)pieces[at].dst,
-                                            .src = (const void *)pieces[at].src,
-                                            .bytes = pieces[at].bytes,
+    for (size_t i = 0; i < count && work->status == FR_OK; i++) {
+        const struct fr_device_push_piece *piece = &pieces[i];
+        if (piece->bytes == 0 || piece == left)
+            continue;
+        const unsigned index = used++ % FR_DEVICE_WORK_STREAMS;
+        if (index == work->stream_count &&
+            !fr_device_work_add_stream(work, scope->ops, scope->context))
+            return;
+        const struct fr_device_copy copy = {.dst = (void *)piece->dst,
+                                            .src = (const void *)piece->src,
+                                            .bytes = piece->bytes,
                                             .n = {1, 1}};
         work->status = scope->ops->stream_copy(work->streams[index], &copy);
     }
+}
+
+// Returns the first piece that a kernel can move while copy engines move the others, NULL for none.
+static const struct fr_device_push_piece *find_own(const struct fr_device_push_piece *pieces,
+                                                   size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (pieces[i].is_own && pieces[i].bytes > 0)
+            return &pieces[i];
+    }
+    return NULL;
+}
+
+// Has the first `count` streams tell the host. After a failure all streams are waited for in the
+// end, as they are where one of them cannot tell.
+static void have_streams_tell(struct fr_device_work *work, unsigned count)
+{
+    bool tells = work->words && work->status == FR_OK;
+    for (unsigned i = 0; i < count && tells; i++) {
+        struct fr_device_stream *stream = work->streams[i];
+        tells = stream->ops->stream_tell(stream, &work->words[i], work->value) == 0;
+    }
+    if (!tells)
+        work->words = NULL;
+}
+
+// Pushes by copy engines, whose streams tell the host, and by a kernel beside them. The copies
+// begin first, since they take longest.
+static void push_by_both(struct fr_device_work *work, const struct fr_device_scope *scope,
+                         const struct fr_device_push_piece *pieces, size_t count, unsigned max_sms)
+{
+    const struct fr_device_push_piece *own = find_own(pieces, count);
+    fr_device_work_take_words(work);
+    start_copies(work, scope, pieces, count, own);
+    const unsigned copying = work->due = work->stream_count;
+    if (own && work->status == FR_OK && fr_device_work_add_stream(work, scope->ops, scope->context))
+        fr_device_work_judge(work, launch(work, own, 1, max_sms));
+    have_streams_tell(work, copying);
 }
 
 // That side is the destination if it lies in the range and the source does not.
@@ -164,12 +203,14 @@ void fr_device_push_begin(const struct fr_device_range *range,
     if (origin == FR_ORIGIN_APP)
         work->status = push_sync(range, pieces, count);
     if (work->status == FR_OK) {
-        if (engine == FR_ENGINE_SM)
+        if (engine == FR_ENGINE_SM || (engine == FR_ENGINE_CE_TELLING && scope.ops->stream_tell))
             work->kernels = fr_device_kernels_get(&scope, FR_IMAGE_PUSH);
-        if (work->kernels)
+        if (!work->kernels)
+            start_copies(work, &scope, pieces, count, NULL);
+        else if (engine == FR_ENGINE_SM)
             push_by_kernel(work, pieces, count, max_sms);
         else
-            push_by_engines(work, &scope, pieces, count);
+            push_by_both(work, &scope, pieces, count, max_sms);
     }
     fr_device_scope_leave(&scope);
 }

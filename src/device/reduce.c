@@ -137,7 +137,7 @@ static void launch(struct fr_device_work *work, const struct fr_device_reduction
     params.words = is_last ? (uintptr_t)work->words : 0;
     params.value = work->value;
     unsigned blocks = fr_device_reduce_blocks(&params, max_sms);
-    work->blocks = is_last ? blocks : 0;
+    work->due = is_last ? blocks : 0;
     const enum fr_device_kernel kernel =
         fr_device_reduce_is_few(reduction) ? FR_KERNEL_REDUCE_FEW : FR_KERNEL_REDUCE;
     fr_device_work_judge(

@@ -130,14 +130,14 @@ static int launch(struct fr_device_work *work, const struct fr_device_reshape *c
     int answer = 0;
     size_t next = 0;
     while (answer == 0 && !is_empty(copies + next, count - next)) {
-        work->blocks = gather(copies, count, most, &next, &params);
+        work->due = gather(copies, count, most, &next, &params);
         bool is_last = is_empty(copies + next, count - next);
         for (unsigned i = 0; i < params.count && is_last; i++) {
             params.copies[i].pack.words = (uintptr_t)work->words;
             params.copies[i].pack.value = work->value;
         }
-        answer = work->kernels->ops->launch(work->kernels, FR_KERNEL_PACK_MANY, work->blocks,
-                                            &params, work->streams[0]);
+        answer = work->kernels->ops->launch(work->kernels, FR_KERNEL_PACK_MANY, work->due, &params,
+                                            work->streams[0]);
         *has_begun = *has_begun || answer == 0;
     }
     return answer;
@@ -284,7 +284,7 @@ static bool reshape_by_kernel(struct fr_device_work *work, const struct fr_devic
     }
     fr_warn_once(
         "a device has refused a kernel that copies datatypes, so copies of the driver do it");
-    work->blocks = 0;
+    work->due = 0;
     (void)!fr_device_work_end(work);
     fr_device_work_begin(work, work->range, work->what);
     return false;

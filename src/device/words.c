@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The words by which kernels tell the host that they are done.
+// The words by which kernels and streams tell the host that they are done.
 //
-// The host polls words that the blocks of a kernel write to page-locked memory. On an H200 that is
-// a microsecond faster than waiting for the stream. The stream is still asked now and then, since
-// no word would ever come after a fault on the device.
+// The host polls words that the blocks of a kernel, or streams behind their copies, write to
+// page-locked memory. On an H200 that is a microsecond faster than waiting for the stream. The
+// streams are still asked now and then, since no word would ever come after a fault on the device.
 #include "config.h"
 
 #include "device/device_int.h"
@@ -37,20 +37,28 @@ void fr_device_words_return(struct fr_device_kernels *kernels, int slot)
     fr_core_unlock(&slots_lock);
 }
 
-int fr_device_words_wait(const uint64_t *words, unsigned blocks, uint64_t value,
-                         struct fr_device_stream *stream)
+int fr_device_streams_query(struct fr_device_stream *const *streams, unsigned count)
+{
+    int answer = 0;
+    for (unsigned i = 0; i < count && answer == 0; i++)
+        answer = streams[i]->ops->stream_query(streams[i]);
+    return answer;
+}
+
+int fr_device_words_wait(const uint64_t *words, unsigned due, uint64_t value,
+                         struct fr_device_stream *const *streams, unsigned count)
 {
     // The driver is asked, and the core yielded, about every 10 us.
     struct fr_wait wait = {.steps_a_yield = 256, .pauses = true};
     unsigned done = 0;
     for (;;) {
-        while (done < blocks && __atomic_load_n(&words[done], __ATOMIC_ACQUIRE) == value)
+        while (done < due && __atomic_load_n(&words[done], __ATOMIC_ACQUIRE) == value)
             done++;
-        if (done == blocks)
+        if (done == due)
             return 0;
         if (!fr_wait_step(&wait))
             continue;
-        int answer = stream->ops->stream_query(stream);
+        int answer = fr_device_streams_query(streams, count);
         if (answer != FR_DEVICE_BUSY)
             return answer;
     }

@@ -27,41 +27,64 @@ void fr_device_work_begin(struct fr_device_work *work, const struct fr_device_ra
     work->kernels = NULL;
     work->words = NULL;
     work->value = 0;
-    work->blocks = work->done = work->looks = work->stream_count = 0;
+    work->slot = -1;
+    work->due = work->done = work->looks = work->stream_count = 0;
     work->status = FR_OK;
     work->metered = 0;
 }
 
+struct fr_device_stream *fr_device_work_add_stream(struct fr_device_work *work,
+                                                   const struct fr_device_ops *ops, void *context)
+{
+    struct fr_device_stream **stream = &work->streams[work->stream_count];
+    work->status = ops->stream_borrow(context, FR_TO_STAGE, stream);
+    if (work->status != FR_OK)
+        return NULL;
+    work->stream_count++;
+    return *stream;
+}
+
+void fr_device_work_take_words(struct fr_device_work *work)
+{
+    work->slot = fr_device_words_borrow(work->kernels, &work->value);
+    if (work->slot >= 0)
+        work->words = fr_device_words_of(work->kernels, work->slot);
+}
+
 bool fr_device_work_take(struct fr_device_work *work)
 {
-    struct fr_device_kernels *kernels = work->kernels;
-    work->status = kernels->ops->stream_borrow(kernels->context, FR_TO_STAGE, &work->streams[0]);
-    if (work->status != FR_OK)
+    if (!fr_device_work_add_stream(work, work->kernels->ops, work->kernels->context))
         return false;
-    work->stream_count = 1;
-    work->slot = fr_device_words_borrow(kernels, &work->value);
-    if (work->slot >= 0)
-        work->words = fr_device_words_of(kernels, work->slot);
+    fr_device_work_take_words(work);
     return true;
 }
 
-// An error of one launch leaves earlier launches running, so the stream is waited for. If that
-// fails too, a kernel may still write to its words, so they are not given back.
+// Keeps the words for good. Something may still write to them.
+static void keep_words(struct fr_device_work *work)
+{
+    work->words = NULL;
+    work->slot = -1;
+}
+
+// An error of one launch leaves earlier launches running, so the streams are waited for.
 void fr_device_work_judge(struct fr_device_work *work, int answer)
 {
+    bool all = true;
     if (answer == 0)
         return;
     work->status = work->kernels->ops->fail(work->what, answer);
-    if (work->kernels->ops->stream_wait(work->streams[0]) != 0)
-        work->words = NULL;
+    for (unsigned i = 0; i < work->stream_count; i++)
+        all = work->kernels->ops->stream_wait(work->streams[i]) == 0 && all;
+    if (!all)
+        keep_words(work);
 }
 
 static bool has_said_so(struct fr_device_work *work)
 {
-    while (work->done < work->blocks &&
+    while (work->done < work->due &&
            __atomic_load_n(&work->words[work->done], __ATOMIC_ACQUIRE) == work->value)
         work->done++;
-    return work->done == work->blocks;
+    return work->done == work->due;
 }
 
 static void end_meter(struct fr_device_work *work)
@@ -82,45 +105,52 @@ bool fr_device_work_is_over(struct fr_device_work *work)
         return false;
     if (fr_device_scope_enter(work->range, &scope) != FR_OK)
         return true;
-    for (unsigned i = 0; i < work->stream_count && over; i++)
-        over = scope.ops->stream_query(work->streams[i]) != FR_DEVICE_BUSY;
+    over = fr_device_streams_query(work->streams, work->stream_count) != FR_DEVICE_BUSY;
     fr_device_scope_leave(&scope);
     return over;
 }
 
-// Waits for words first and asks the driver only after a while, so that short kernels cost no call.
-static void wait_for_kernel(struct fr_device_work *work)
+// Waits for words and asks the driver only after a while, so that short work costs no call.
+static void wait_for_words(struct fr_device_work *work)
 {
     struct fr_wait wait = {.spins = LOOKS_A_QUESTION, .pauses = true};
     struct fr_device_scope scope;
-    while (work->words && wait.steps < LOOKS_A_QUESTION) {
+    while (wait.steps < LOOKS_A_QUESTION) {
         if (has_said_so(work))
             return;
         (void)fr_wait_step(&wait);
     }
-    struct fr_device_stream *stream = work->streams[0];
     bool entered = fr_device_scope_enter(work->range, &scope) == FR_OK;
-    fr_device_work_judge(
-        work, work->words ? fr_device_words_wait(work->words, work->blocks, work->value, stream)
-                          : stream->ops->stream_wait(stream));
+    fr_device_work_judge(work, fr_device_words_wait(work->words, work->due, work->value,
+                                                    work->streams, work->stream_count));
     if (entered)
         fr_device_scope_leave(&scope);
 }
 
+// Waits for all streams and gives them back. Returns the first failure.
+static enum fr_status return_streams(struct fr_device_work *work)
+{
+    enum fr_status first = FR_OK;
+    for (unsigned i = 0; i < work->stream_count; i++) {
+        enum fr_status status = work->streams[i]->ops->stream_return(work->streams[i]);
+        first = first == FR_OK ? status : first;
+    }
+    return first;
+}
+
 enum fr_status fr_device_work_end(struct fr_device_work *work)
 {
-    if (work->kernels && work->stream_count > 0) {
-        const struct fr_device_ops *ops = work->kernels->ops;
-        if (work->status == FR_OK)
-            wait_for_kernel(work);
-        ops->stream_give(work->streams[0], work->status != FR_OK);
-        if (work->words)
-            fr_device_words_return(work->kernels, work->slot);
-    }
-    for (unsigned i = 0; i < work->stream_count && !work->kernels; i++) {
-        enum fr_status status = work->streams[i]->ops->stream_return(work->streams[i]);
-        work->status = work->status == FR_OK ? status : work->status;
-    }
+    const bool tells = work->words != NULL;
+    if (tells && work->status == FR_OK)
+        wait_for_words(work);
+    for (unsigned i = 0; i < work->stream_count && tells; i++)
+        work->streams[i]->ops->stream_give(work->streams[i], work->status != FR_OK);
+    enum fr_status status = tells ? FR_OK : return_streams(work);
+    if (status != FR_OK)
+        keep_words(work);
+    if (work->slot >= 0)
+        fr_device_words_return(work->kernels, work->slot);
+    work->status = work->status == FR_OK ? status : work->status;
     end_meter(work);
     return work->status;
 }

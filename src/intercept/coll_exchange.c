@@ -332,6 +332,7 @@ static void begin_broadcast(struct fr_intercept_exchange *exchange, struct fr_co
         .before = exchange->before,
         .after = exchange->after,
         .is_synced = exchange->is_synced,
+        .is_queued = exchange->is_queued,
     };
     if (is_root && buffer->shapes.by_rank)
         part->shape = buffer->shapes.by_rank[other];
@@ -366,6 +367,7 @@ static void begin_slices(struct fr_intercept_exchange *exchange, struct fr_coll_
         .before = exchange->before,
         .after = exchange->after,
         .is_synced = exchange->is_synced,
+        .is_queued = exchange->is_queued,
     };
     fr_intercept_coll_buffer_describe(&exchange->receive, &part->receive);
     if (exchange->is_queued)

@@ -20,6 +20,7 @@ enum sim_op_type {
     SIM_OP_FREE,
     SIM_OP_CALL,
     SIM_OP_LAUNCH,
+    SIM_OP_TELL, // writes `value` to the word at `dst` in host memory
     SIM_OP_HOLD, // until the word at `dst` in host memory is at least `pattern`
 };
 
@@ -89,6 +90,7 @@ struct sim_op {
     unsigned blocks, threads;
     uint64_t began_ns; // when a launch was first found to run on, 0: it was not
     unsigned pattern, pattern_bytes;
+    uint64_t value;
     struct sim_mark *mark;
     void (*call)(void *argument);
     CUstreamCallback callback;

@@ -124,6 +124,10 @@ static bool execute(CUstream stream, struct sim_op *op)
     case SIM_OP_FREE:
         result = sim_free_pool_range(op->dst);
         break;
+    case SIM_OP_TELL:
+        if (stream->ctx->sticky == CUDA_SUCCESS) // else nothing runs there any more
+            __atomic_store_n((uint64_t *)sim_pointer(op->dst), op->value, __ATOMIC_RELEASE);
+        break;
     case SIM_OP_CALL:
         call_out(stream, op);
         break;
@@ -457,6 +461,19 @@ CUresult sim_stream_host_function(CUstream handle, CUhostFn function, void *argu
     if (!stream)
         return bad_stream(handle);
     struct sim_op op = {.type = SIM_OP_CALL, .call = function, .argument = argument};
+    return sim_submit(stream, &op, false);
+}
+
+CUresult sim_stream_write_value(CUstream handle, CUdeviceptr address, cuuint64_t value,
+                                unsigned flags)
+{
+    CUstream stream = sim_stream_get(handle);
+    const struct sim_range *range = sim_range_find(address);
+    if (!stream)
+        return bad_stream(handle);
+    if (flags || !range || !sim_range_is_host(range) || address % sizeof(value))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_op op = {.type = SIM_OP_TELL, .dst = address, .value = value};
     return sim_submit(stream, &op, false);
 }
 

@@ -50,7 +50,7 @@ extern _Atomic unsigned test_failures;
     F(cuMemcpy2DUnaligned) F(cuMemcpy2DAsync) F(cuMemcpy3D) F(cuMemcpy3DAsync) F(cuMemsetD8) \
     F(cuMemsetD16) F(cuMemsetD32) F(cuMemsetD8Async) F(cuMemsetD2D32) F(cuMemsetD2D16Async) \
     F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamSynchronize) F(cuStreamQuery) \
-    F(cuStreamWaitEvent) F(cuStreamWaitValue32) F(cuStreamGetCtx) F(cuLaunchHostFunc) F(cuEventCreate) F(cuEventDestroy) \
+    F(cuStreamWaitEvent) F(cuStreamWaitValue32) F(cuStreamWriteValue64) F(cuStreamGetCtx) F(cuLaunchHostFunc) F(cuEventCreate) F(cuEventDestroy) \
     F(cuEventRecord) F(cuEventQuery) F(cuEventSynchronize) F(cuEventElapsedTime) \
     F(cuModuleLoadData) F(cuModuleGetFunction) F(cuModuleUnload) F(cuLaunchKernel) \
     F(cuGraphCreate) F(cuGraphDestroy) F(cuGraphAddKernelNode) F(cuGraphInstantiate) \

@@ -229,6 +229,27 @@ static void run_held(void)
     OK(cu.cuMemFreeHost(word));
 }
 
+// A stream writes a word behind the work before it.
+static void run_told(void)
+{
+    struct scene scene;
+    uint64_t *word;
+    make_scene(&scene);
+    OK(cu.cuMemHostAlloc((void **)&word, sizeof(*word), 0));
+    CUdeviceptr address = (CUdeviceptr)(uintptr_t)word;
+    *word = 1;
+    OK(cu.cuMemcpyDtoHAsync(scene.pinned, scene.device, BYTES, scene.free));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuStreamWriteValue64(scene.free, scene.device, 2, 0));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cu.cuStreamWriteValue64(scene.free, address + 4, 2, 0));
+    OK(cu.cuStreamWriteValue64(scene.free, address, UINT64_MAX - 1, 0));
+    CHECK(*word == 1 && !arrived(&scene), "work is late");
+    EXPECT(CUDA_ERROR_NOT_READY, cu.cuStreamQuery(scene.free));
+    CHECK(*word == 1 && arrived(&scene), "the copy comes first");
+    OK(cu.cuStreamSynchronize(scene.free));
+    CHECK(*word == UINT64_MAX - 1, "the word is written");
+    OK(cu.cuMemFreeHost(word));
+}
+
 static void run_late_free(void)
 {
     struct scene scene;
@@ -384,6 +405,7 @@ const struct test_case test_async_cases[] = {
     {"sources", {NULL}, run_sources},
     {"host-functions", {NULL}, run_host_functions},
     {"held", {NULL}, run_held},
+    {"told", {NULL}, run_told},
     {"late-free", {NULL}, run_late_free},
     {"contexts", {NULL}, run_contexts},
     {"threads", {NULL}, run_threads},

@@ -435,7 +435,8 @@ static void close_moving(struct moving *moving)
 static struct fr_device_push_piece copy_between(const struct driver_memory *to,
                                                 const struct driver_memory *from, size_t bytes)
 {
-    return (struct fr_device_push_piece){(uintptr_t)to->address, (uintptr_t)from->address, bytes};
+    return (struct fr_device_push_piece){
+        .dst = (uintptr_t)to->address, .src = (uintptr_t)from->address, .bytes = bytes};
 }
 
 // Where the bytes of a round come from: a copy that the kernel makes before, or one of the

@@ -599,8 +599,8 @@ static void test_blocks(void)
     }
     memcpy(user_want, packed_want, SMALL * SMALL_BYTES + LARGE);
     fr_device_reshape_begin(&range, copies, 1 + SMALL, 2 * FR_PUSH_MAX_BLOCKS, &work);
-    CHECK(work.blocks > FR_PUSH_MAX_BLOCKS / 2 && work.blocks <= FR_PUSH_MAX_BLOCKS, "%u blocks",
-          work.blocks);
+    CHECK(work.due > FR_PUSH_MAX_BLOCKS / 2 && work.due <= FR_PUSH_MAX_BLOCKS, "%u blocks",
+          work.due);
     CHECK(fr_device_work_end(&work) == FR_OK);
     driver_read(got, &user, SPACE);
     CHECK(memcmp(got, user_want, SPACE) == 0);

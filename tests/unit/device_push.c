@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pushes by kernel and by copy engines: every alignment, sizes around each boundary, any number of
-// pieces, several devices, several threads. All of the destination is compared, so a byte beside a
-// piece counts as well.
+// Pushes by kernel, by copy engines, and by both: every alignment, sizes around each boundary, any
+// number of pieces, several devices, several threads. All of the destination is compared, so a byte
+// beside a piece counts as well.
 #include "config.h"
 
 #include "device/cuda/cuda_int.h"
@@ -98,6 +98,7 @@ static void run_layout(const struct layout *layout, enum fr_device_engine engine
             .dst = (uintptr_t)target.memory.address + layout->dst[i],
             .src = (uintptr_t)source.memory.address + layout->src[i],
             .bytes = layout->bytes[i],
+            .is_own = i % 3 == 1,
         };
     }
     CHECK(fr_device_push(&range, pieces, layout->count, engine, max_sms) == FR_OK);
@@ -292,6 +293,7 @@ static void *push_often(void *cookie)
             pieces[i].src = (uintptr_t)source.memory.address + offset + i * THREAD_BYTES;
             pieces[i].dst = (uintptr_t)target.memory.address + offset + (2 - i) * THREAD_BYTES;
             pieces[i].bytes = THREAD_BYTES - round;
+            pieces[i].is_own = i == 0;
         }
         CHECK(fr_device_push(&range, pieces, 3, pusher->engine, 4) == FR_OK);
     }
@@ -429,7 +431,8 @@ static int fail_one_call(const void *cookie)
             continue;
         for (unsigned i = 0; i < PIECES; i++)
             pieces[i] = (struct fr_device_push_piece){to + i * (BYTES / PIECES),
-                                                      from + i * (BYTES / PIECES), BYTES / PIECES};
+                                                      from + i * (BYTES / PIECES), BYTES / PIECES,
+                                                      .is_own = i == 1};
         if (!fr_device_present() || fr_device_query((void *)(uintptr_t)from, &of) != FR_OK ||
             of.kind != FR_KIND_MALLOC || fr_device_push(&of, pieces, PIECES, engine, 0) != FR_OK)
             failed++;
@@ -479,31 +482,103 @@ static CUresult CUDAAPI refuse_wait(CUstream stream)
     return CUDA_ERROR_NOT_PERMITTED;
 }
 
-// All waits for a kernel fail, so that it may write to its words still. No other kernel gets them.
-static void test_kept_words(void)
+// Makes both sides, and pieces of one to the other, the second of which is an own one. Returns
+// false where there is no simulated driver.
+static bool prepare_pieces(struct fr_device_push_piece pieces[2])
 {
-    struct fr_device_work work;
-    __typeof__(fr_cu.cuStreamQuery) query = fr_cu.cuStreamQuery;
-    __typeof__(fr_cu.cuStreamSynchronize) wait = fr_cu.cuStreamSynchronize;
     if (!driver_is_simulated() || !side_create(&source, FR_KIND_MALLOC, 0) ||
         !side_create(&target, FR_KIND_MALLOC, 0))
+        return false;
+    refresh(31, SPACE);
+    for (size_t i = 0; i < 2; i++)
+        pieces[i] = (struct fr_device_push_piece){
+            .dst = (uintptr_t)target.memory.address + i * (SPACE / 2),
+            .src = (uintptr_t)source.memory.address + i * (SPACE / 2),
+            .bytes = SPACE / 2,
+            .is_own = i == 1,
+        };
+    return true;
+}
+
+// Checks that all pieces have arrived, and lets both sides go.
+static void check_pieces(const char *what)
+{
+    driver_read(read_back, &target.memory, SPACE);
+    CHECK(memcmp(read_back, source.bytes, SPACE) == 0, "%s", what);
+    side_destroy(&target);
+    side_destroy(&source);
+}
+
+// All waits for the work fail, so that it may write to its words still. No other work gets them.
+static void test_kept_words(enum fr_device_engine engine)
+{
+    struct fr_device_work work;
+    struct fr_device_push_piece pieces[2];
+    __typeof__(fr_cu.cuStreamQuery) query = fr_cu.cuStreamQuery;
+    __typeof__(fr_cu.cuStreamSynchronize) wait = fr_cu.cuStreamSynchronize;
+    if (!prepare_pieces(pieces))
         return;
-    CHECK(fr_device_query(source.memory.address, &range) == FR_OK);
-    const struct fr_device_push_piece piece = {.dst = (uintptr_t)target.memory.address,
-                                               .src = (uintptr_t)source.memory.address,
-                                               .bytes = SPACE};
-    fr_device_push_begin(&range, &piece, 1, FR_ENGINE_SM, 0, FR_ORIGIN_OWN, &work);
+    fr_device_push_begin(&range, pieces, 2, engine, 0, FR_ORIGIN_OWN, &work);
     const int slot = work.slot;
     fr_cu.cuStreamQuery = refuse_query;
     fr_cu.cuStreamSynchronize = refuse_wait;
     CHECK(work.words && fr_device_work_end(&work) != FR_OK);
     fr_cu.cuStreamQuery = query;
     fr_cu.cuStreamSynchronize = wait;
-    fr_device_push_begin(&range, &piece, 1, FR_ENGINE_SM, 0, FR_ORIGIN_OWN, &work);
-    CHECK(work.slot != slot, "words are given up that a kernel may still write to");
+    fr_device_push_begin(&range, pieces, 2, engine, 0, FR_ORIGIN_OWN, &work);
+    CHECK(work.slot != slot, "words are given up that a kernel or a stream may still write to");
     CHECK(fr_device_work_end(&work) == FR_OK);
-    side_destroy(&target);
-    side_destroy(&source);
+    check_pieces("after words that are kept");
+}
+
+// Streams of copies tell the host, so that the driver need not be asked.
+static void test_told(void)
+{
+    struct fr_device_work work;
+    struct fr_device_push_piece pieces[2];
+    __typeof__(fr_cu.cuStreamQuery) query = fr_cu.cuStreamQuery;
+    __typeof__(fr_cu.cuStreamSynchronize) wait = fr_cu.cuStreamSynchronize;
+    if (!prepare_pieces(pieces))
+        return;
+    fr_device_push_begin(&range, pieces, 2, FR_ENGINE_CE_TELLING, 0, FR_ORIGIN_SYNCED, &work);
+    CHECK(!fr_device_work_is_over(&work), "nothing has run yet");
+    CU(cuCtxSynchronize());
+    fr_cu.cuStreamQuery = refuse_query;
+    fr_cu.cuStreamSynchronize = refuse_wait;
+    CHECK(fr_device_work_is_over(&work) && fr_device_work_end(&work) == FR_OK, "has the end");
+    fr_cu.cuStreamQuery = query;
+    fr_cu.cuStreamSynchronize = wait;
+    check_pieces("told by streams");
+}
+
+static CUresult CUDAAPI refuse_word(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                                    unsigned flags)
+{
+    (void)stream;
+    (void)address;
+    (void)value;
+    (void)flags;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+// With a driver whose streams tell nothing, they are waited for. Words are lent to others then.
+static void test_untold(CUresult CUDAAPI (*write)(CUstream stream, CUdeviceptr address,
+                                                  cuuint64_t value, unsigned flags))
+{
+    struct fr_device_push_piece pieces[2];
+    __typeof__(fr_cu.cuStreamWriteValue64_v2) real = fr_cu.cuStreamWriteValue64_v2;
+    if (!prepare_pieces(pieces))
+        return;
+    fr_cu.cuStreamWriteValue64_v2 = write;
+    for (int round = 0, slot = -1; round < 2; round++) {
+        struct fr_device_work work;
+        fr_device_push_begin(&range, pieces, 2, FR_ENGINE_CE_TELLING, 0, FR_ORIGIN_SYNCED, &work);
+        CHECK(!work.words && (round == 0 || work.slot == slot), "slot %d, %d", work.slot, slot);
+        slot = work.slot;
+        CHECK(fr_device_work_end(&work) == FR_OK);
+    }
+    fr_cu.cuStreamWriteValue64_v2 = real;
+    check_pieces("without words");
 }
 
 int main(void)
@@ -511,9 +586,10 @@ int main(void)
     static const enum fr_device_kind kinds[] = {FR_KIND_MALLOC, FR_KIND_MANAGED, FR_KIND_POOL,
                                                 FR_KIND_VMM, FR_KIND_VMM_FABRIC};
     CUcontext context = NULL;
-    static const enum fr_device_engine engines[] = {FR_ENGINE_SM, FR_ENGINE_CE};
-    failing_each(80, 8, fail_one_call, &engines[0]);
-    failing_each(80, 8, fail_one_call, &engines[1]);
+    static const enum fr_device_engine engines[] = {FR_ENGINE_SM, FR_ENGINE_CE,
+                                                    FR_ENGINE_CE_TELLING};
+    for (size_t i = 0; i < FR_ARRAY_LENGTH(engines); i++)
+        failing_each(80, 8, fail_one_call, &engines[i]);
     if (!driver_load() || !driver_start(&context))
         return CHECK_SKIP;
     use_stand_in();
@@ -527,7 +603,7 @@ int main(void)
         side_destroy(&source);
     }
     CHECK(kernels == (fr_cuda_kernels_image != NULL), "the driver did not take the kernels");
-    for (int engine = FR_ENGINE_SM; engine <= FR_ENGINE_CE; engine++) {
+    for (int engine = FR_ENGINE_SM; engine <= FR_ENGINE_CE_TELLING; engine++) {
         for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
             test_kind(kinds[i], (enum fr_device_engine)engine);
         test_other_device((enum fr_device_engine)engine);
@@ -535,7 +611,11 @@ int main(void)
     }
     test_moved(context);
     test_contexts(context);
-    test_kept_words();
+    test_kept_words(FR_ENGINE_SM);
+    test_kept_words(FR_ENGINE_CE_TELLING);
+    test_told();
+    test_untold(NULL);
+    test_untold(refuse_word);
     free(read_back);
     fr_device_release();
     return check_result();

@@ -24,6 +24,7 @@ struct fr_coll_alltoall {
     // Copies of workspace that is sent from, and that is received into (copies.h).
     struct fr_coll_copy before, after;
     bool is_synced;  // the program's work on the memory is over
+    bool is_queued;  // the call does not wait for it
     bool is_patient; // ranks may come to it after any time: FABRAIL_TIMEOUT does not count
 };
 

@@ -19,6 +19,7 @@ struct fr_coll_bcast {
     size_t layout_count;
     struct fr_coll_copy before, after; // copies if `data` is workspace (copies.h)
     bool is_synced;                    // the program's work on the memory is over
+    bool is_queued;                    // the call does not wait for it
     struct fr_policy_bcast plan;       // written by fr_coll_bcast_begin
 };
 

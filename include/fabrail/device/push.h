@@ -10,6 +10,7 @@ struct fr_device_push_piece {
     uintptr_t dst;
     uintptr_t src;
     size_t bytes;
+    bool is_own; // both ends are memory of the process that moves them, not of a peer
 };
 
 // Engines of a push. A push lets the device itself move bytes between its own memory and memory of
@@ -17,6 +18,10 @@ struct fr_device_push_piece {
 enum fr_device_engine {
     FR_ENGINE_SM, // one kernel for all pieces: the fastest for small and middle sizes
     FR_ENGINE_CE, // copy engines, a stream for each piece, which leave the multiprocessors alone
+    // Copy engines, whose streams tell the host that they are done. On an H100 that takes 0.8 us
+    // more for each stream to begin, and spares 1.4 us each time that the driver would be asked. A
+    // kernel moves the first own piece: beginning that takes the driver 4.4 us.
+    FR_ENGINE_CE_TELLING,
 };
 
 // Most streams that copies are spread over; machines have fewer engines.
@@ -27,14 +32,16 @@ struct fr_device_kernels;
 struct fr_device_work {
     const char *what;                    // for errors; constant text
     const struct fr_device_range *range; // the caller's
-    struct fr_device_kernels *kernels;   // NULL: copy engines move the bytes
-    const uint64_t *words; // each block of a kernel stores `value` to its word at its end; or NULL
+    struct fr_device_kernels *kernels;   // those of its context, NULL where it needs none
+    // Streams store `value` to theirs behind their copies, and blocks of a kernel at their end.
+    // NULL: the driver tells when the streams are done.
+    const uint64_t *words;
     uint64_t value;
-    int slot;
-    unsigned blocks, done;
+    int slot;           // of the words; -1: none
+    unsigned due, done; // words that are awaited, and the first of them that have come
     unsigned looks;
     unsigned stream_count;
-    struct fr_device_stream *streams[FR_DEVICE_WORK_STREAMS];
+    struct fr_device_stream *streams[FR_DEVICE_WORK_STREAMS + 1]; // the last for a kernel
     enum fr_status status;
     uint64_t metered;
     bool polls;

@@ -77,6 +77,7 @@
     X(cuStreamIsCapturing, false) /* CUDA 10.0 */                                                  \
     X(cuStreamQuery, false)                                                                        \
     X(cuStreamSynchronize, true)                                                                   \
+    X(cuStreamWriteValue64_v2, false)           /* CUDA 11.7 */                                    \
     X(cuThreadExchangeStreamCaptureMode, false) /* CUDA 10.1 */
 
 // Declarations that older CUDA headers lack. Newer ones have the batch's second version alone,
@@ -111,6 +112,8 @@ extern CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph
                                                 const CUDA_KERNEL_NODE_PARAMS_v2 *params);
 extern CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
                                                           const CUDA_KERNEL_NODE_PARAMS_v2 *params);
+extern CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address,
+                                                cuuint64_t value, unsigned flags);
 #endif
 #if CUDA_VERSION < 11070
 extern CUresult CUDAAPI cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,

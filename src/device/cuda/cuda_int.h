@@ -33,6 +33,7 @@
     X(stream_copy_runs)                                                                            \
     X(stream_mark)                                                                                 \
     X(stream_ask)                                                                                  \
+    X(stream_tell)                                                                                 \
     X(stream_wait)                                                                                 \
     X(stream_query)                                                                                \
     X(kernels_get)                                                                                 \

@@ -167,6 +167,15 @@ enum fr_status fr_cuda_stream_return(struct fr_device_stream *returned)
     return status;
 }
 
+int fr_cuda_stream_tell(struct fr_device_stream *stream, const uint64_t *word, uint64_t value)
+{
+    if (fr_cu.cuStreamWriteValue64_v2 == NULL)
+        return (int)CUDA_ERROR_NOT_SUPPORTED;
+    return (int)fr_cu.cuStreamWriteValue64_v2(fr_cuda_stream_of(stream)->handle,
+                                              (CUdeviceptr)(uintptr_t)word, value,
+                                              CU_STREAM_WRITE_VALUE_DEFAULT);
+}
+
 int fr_cuda_stream_wait(struct fr_device_stream *stream)
 {
     return (int)fr_cu.cuStreamSynchronize(fr_cuda_stream_of(stream)->handle);
