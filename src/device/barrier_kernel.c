@@ -6,6 +6,7 @@
 
 #include "device/device_int.h"
 #include "fabrail/core/meter.h"
+#include "fabrail/core/wait.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -33,8 +34,8 @@ struct launch {
     bool asks; // the kernel waits for permission
 };
 
-// The words of a launch: its answer, and what permits it to go on.
-enum { ANSWER_WORDS = 2, PERMIT_WORD = ANSWER_WORDS };
+// The words of a launch: its answers, and what permits it to go on.
+enum { PERMIT_WORD = FR_ROUND_ANSWERS };
 _Static_assert((int)FR_PUSH_MAX_BLOCKS > (int)PERMIT_WORD, "words of a slot");
 
 // Returns the most blocks that all run at once on the device. Blocks of a launch wait for one
@@ -152,34 +153,47 @@ static bool plan_reduction(struct launch *launch, const struct fr_round *round,
     return true;
 }
 
-// Reads the kernel's answer. Its second word may come a little after the first.
-static bool read_answer(const struct fr_device_barrier *barrier, const uint64_t *words,
-                        unsigned *how)
+// Reads the answers of all blocks that give one. Returns whether they are there.
+static bool read_answers(const struct fr_device_barrier *barrier, const uint64_t *words,
+                         unsigned *how)
 {
-    uint64_t answer = __atomic_load_n(&words[1], __ATOMIC_ACQUIRE);
-    unsigned seen = (unsigned)(answer & ((1u << FR_ROUND_HOW_BITS) - 1));
-    if (answer != fr_round_answer(&barrier->round, seen))
-        return false;
-    *how = seen;
+    unsigned any = 0, common = FR_ROUND_COMBINED;
+    for (unsigned block = 0; block < barrier->answers; block++) {
+        uint64_t answer = __atomic_load_n(&words[block], __ATOMIC_ACQUIRE);
+        unsigned seen = (unsigned)(answer & ((1u << FR_ROUND_HOW_BITS) - 1));
+        if (answer != fr_round_answer(&barrier->round, seen))
+            return false;
+        any |= seen;
+        common &= seen;
+    }
+    *how = (any & ~(unsigned)FR_ROUND_COMBINED) | common;
     return true;
 }
 
-// Waits for the kernel. Its own answer counts, whether or not the driver can say how it fares.
-static enum fr_status wait_answer(const struct fr_device_barrier *barrier, const uint64_t *words,
-                                  unsigned *how)
+// Waits for the kernel. Its own answers count, whether or not the driver can say how it fares. The
+// driver is asked about every 10 us.
+static enum fr_status wait_answers(const struct fr_device_barrier *barrier, const uint64_t *words,
+                                   unsigned *how)
 {
     struct fr_device_stream *stream = barrier->stream;
-    const struct fr_device_ops *ops = stream->ops;
-    int answer = fr_device_words_wait(words, 1, barrier->round.value, &stream, 1);
-    bool over = answer != 0 && ops->stream_wait(stream) != 0;
-    while (!over && !read_answer(barrier, words, how))
-        over = ops->stream_query(stream) != FR_DEVICE_BUSY && !read_answer(barrier, words, how);
-    if (!over)
-        return FR_OK;
-    if (answer != 0)
-        return ops->fail(TITLE, answer);
-    fr_error("%s ended without an answer", TITLE);
-    return FR_ERR_DEVICE;
+    struct fr_wait wait = {.steps_a_yield = 256, .pauses = true};
+    int answer = FR_DEVICE_BUSY;
+    bool over = false;
+    while (!read_answers(barrier, words, how)) {
+        if (over && answer != 0)
+            return stream->ops->fail(TITLE, answer);
+        if (over) {
+            fr_error("%s ended without an answer", TITLE);
+            return FR_ERR_DEVICE;
+        }
+        if (!fr_wait_step(&wait))
+            continue;
+        answer = stream->ops->stream_query(stream);
+        over = answer != FR_DEVICE_BUSY;
+        if (over && answer != 0)
+            answer = stream->ops->stream_wait(stream);
+    }
+    return FR_OK;
 }
 
 static enum fr_status launch_on(struct launch *launch, struct fr_device_stream *stream,
@@ -203,6 +217,7 @@ static enum fr_status launch_on(struct launch *launch, struct fr_device_stream *
     barrier->stream = stream;
     barrier->round = *launch->round;
     barrier->slot = slot;
+    barrier->answers = launch->round->delivers ? launch->blocks : 1;
     barrier->looks = 0;
     return FR_OK;
 }
@@ -225,7 +240,7 @@ static enum fr_status end(struct fr_device_barrier *barrier, const uint64_t *wor
     struct fr_device_scope scope;
     uint64_t begun = fr_core_meter_begin();
     bool entered = fr_device_scope_enter(&barrier->range, &scope) == FR_OK;
-    enum fr_status status = wait_answer(barrier, words, how);
+    enum fr_status status = wait_answers(barrier, words, how);
     if (status == FR_OK) // else the kernel may still write there
         fr_device_words_return(barrier->kernels, barrier->slot);
     barrier->stream->ops->stream_give(barrier->stream, status != FR_OK);
@@ -393,7 +408,7 @@ enum fr_status fr_device_barrier_look(struct fr_device_barrier *barrier, bool wa
 {
     const uint64_t *words = fr_device_words_of(barrier->kernels, barrier->slot);
     *how = 0;
-    *over = waits || read_answer(barrier, words, how) || has_ended(barrier);
+    *over = waits || read_answers(barrier, words, how) || has_ended(barrier);
     enum fr_status status = *over ? end(barrier, words, how) : FR_OK;
     if (*how & FR_ROUND_UNDONE)
         grow_cautious();

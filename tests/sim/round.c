@@ -20,6 +20,7 @@ struct met {
     const struct fr_push_head *head;
     const struct fr_push_piece *pieces;
     const struct fr_reduce *reduce; // NULL for a push
+    unsigned blocks;
 };
 
 static CUresult copy(CUcontext ctx, uintptr_t dst, uintptr_t src, size_t bytes)
@@ -121,10 +122,19 @@ static CUresult wait_words(CUcontext ctx, const struct fr_round *round, struct r
     return result;
 }
 
-static CUresult answer(CUcontext ctx, const struct fr_round *round, uint64_t how)
+// Answers the host, for all blocks that do. Where there are several, the last one says whether all
+// have combined their parts.
+static CUresult answer(CUcontext ctx, const struct met *met, uint64_t how)
 {
-    CUresult result = sim_kernel_tell(ctx, round->answer, fr_round_answer(round, how), 1);
-    return result == CUDA_SUCCESS ? sim_kernel_tell(ctx, round->answer, round->value, 0) : result;
+    const unsigned last = met->round->delivers ? met->blocks - 1 : 0;
+    CUresult result = CUDA_SUCCESS;
+    for (unsigned block = 0; block <= last && result == CUDA_SUCCESS; block++) {
+        uint64_t said = block == last ? how & FR_ROUND_COMBINED : FR_ROUND_COMBINED;
+        if (block == 0)
+            said |= how;
+        result = sim_kernel_tell(ctx, met->round->answer, fr_round_answer(met->round, said), block);
+    }
+    return result;
 }
 
 // Takes the posts once all ranks have come. Writes whether those of all are in the mirror.
@@ -172,7 +182,7 @@ static CUresult meet(CUcontext ctx, const struct met *at, bool *go)
     }
     if (result != CUDA_SUCCESS || *go)
         return result;
-    return answer(ctx, round,
+    return answer(ctx, at,
                   (met ? FR_ROUND_MET : 0) | (alike ? FR_ROUND_ALIKE : 0) |
                       (given ? FR_ROUND_GIVEN : 0) | (have ? FR_ROUND_POSTS : 0));
 }
@@ -229,7 +239,7 @@ static CUresult begin(CUcontext ctx, const struct met *at, bool *go)
     if (at->round->permit && !sim_kernel_may(ctx, at->round->permit, sizeof(uint64_t), false))
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (at->round->permit && !await_permission(at->round))
-        return answer(ctx, at->round, FR_ROUND_UNDONE);
+        return answer(ctx, at, FR_ROUND_UNDONE);
     CUresult result = at->round->delivers ? deliver(ctx, at) : copy_all(ctx, at->round->before);
     return result == CUDA_SUCCESS ? meet(ctx, at, go) : result;
 }
@@ -245,7 +255,7 @@ static CUresult end(CUcontext ctx, const struct met *at)
         result = copy_all(ctx, round->after);
     if (result != CUDA_SUCCESS)
         return result;
-    return answer(ctx, round,
+    return answer(ctx, at,
                   FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_MOVED | (alike ? FR_ROUND_ENDED : 0) |
                       (alike && copies ? FR_ROUND_COPIED : 0));
 }
@@ -304,7 +314,7 @@ static CUresult end_delivery(CUcontext ctx, const struct met *at, struct sim_lau
         all = all && alike;
     }
     return result == CUDA_SUCCESS
-               ? answer(ctx, round, FR_ROUND_MET | FR_ROUND_ALIKE | (all ? FR_ROUND_COMBINED : 0))
+               ? answer(ctx, at, FR_ROUND_MET | FR_ROUND_ALIKE | (all ? FR_ROUND_COMBINED : 0))
                : result;
 }
 
@@ -329,14 +339,16 @@ static CUresult run(CUcontext ctx, const struct met *at, struct sim_launch_shape
 static CUresult few_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
 {
     const struct fr_barrier_push_few *params = given;
-    const struct met met = {&params->round, params->slabs, &params->head, params->pieces, NULL};
+    const struct met met = {&params->round, params->slabs, &params->head,
+                            params->pieces, NULL,          shape.blocks};
     return run(ctx, &met, shape);
 }
 
 static CUresult many_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
 {
     const struct fr_barrier_push_many *params = given;
-    const struct met met = {&params->round, params->slabs, &params->head, params->pieces, NULL};
+    const struct met met = {&params->round, params->slabs, &params->head,
+                            params->pieces, NULL,          shape.blocks};
     return run(ctx, &met, shape);
 }
 
@@ -351,14 +363,15 @@ static CUresult reduce_few_block(CUcontext ctx, const void *given, struct sim_la
 {
     const struct fr_barrier_reduce_few *params = given;
     const struct fr_reduce reduce = with_room(&params->reduce);
-    const struct met met = {&params->round, params->slabs, NULL, NULL, &reduce};
+    const struct met met = {&params->round, params->slabs, NULL, NULL, &reduce, shape.blocks};
     return run(ctx, &met, shape);
 }
 
 static CUresult reduce_block(CUcontext ctx, const void *given, struct sim_launch_shape shape)
 {
     const struct fr_barrier_reduce *params = given;
-    const struct met met = {&params->round, params->slabs, NULL, NULL, &params->reduce};
+    const struct met met = {&params->round, params->slabs,   NULL,
+                            NULL,           &params->reduce, shape.blocks};
     return run(ctx, &met, shape);
 }
 

@@ -66,8 +66,9 @@ struct fr_device_barrier {
     struct fr_device_kernels *kernels;
     struct fr_device_stream *stream;
     struct fr_round round;
-    int slot;       // of the words by which the kernel answers
-    unsigned looks; // that found no answer
+    int slot;         // of the words by which the kernel answers
+    unsigned answers; // of blocks
+    unsigned looks;   // that found no answer
 };
 
 // Launches the kernel of a round. It ends soon, whatever other ranks do.

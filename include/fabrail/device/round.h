@@ -93,20 +93,22 @@ struct fr_round_delivery {
 enum { FR_ROUND_PARTS = 32 };
 
 // Words in device memory by which the blocks tell each other a round and a bit. Behind them are
-// counters of blocks. In the last one, each block but the first counts in the lower half when it
-// ends, and also in the upper half if it has left its part.
+// three counters of blocks.
 enum {
     FR_ROUND_READY,
     FR_ROUND_GO,
     FR_ROUND_END,
     FR_ROUND_COUNTS,
-    FR_ROUND_ENDED_BLOCKS = 6,
-    FR_ROUND_CONTROLS,
+    FR_ROUND_CONTROLS = 6,
 };
 
-// Bits of the answer's second word. It says how far the kernel has come. FR_ROUND_ANSWER and
-// `value` tell it from answers to earlier launches and from any value that a push waits for there.
-// The two words of an answer arrive in any order.
+// Words by which a kernel answers how far it has come, one for each block. All blocks of a delivery
+// answer. Those behind the first one say FR_ROUND_COMBINED or nothing, and the round is combined if
+// all say so. In other rounds one block answers for all, as the first one.
+enum { FR_ROUND_ANSWERS = FR_ROUND_PARTS };
+
+// Bits of an answer. FR_ROUND_ANSWER and `value` tell it from answers to earlier launches and from
+// any value that a push waits for there.
 #define FR_ROUND_ANSWER ((uint64_t)1 << 63)
 enum { FR_ROUND_HOW_BITS = 9 };
 
@@ -127,7 +129,7 @@ struct fr_round {
     uint64_t own;          // address of this rank's slab
     uint64_t mirror;       // address of page-locked memory laid out as the slab
     uint64_t control;      // address of FR_ROUND_CONTROLS words of device memory, zero at first
-    uint64_t answer;       // address of two words of page-locked memory: `value`, and how far
+    uint64_t answer;       // address of FR_ROUND_ANSWERS words of page-locked memory
     uint64_t value;
     uint64_t spin_ns; // how long to wait
     uint32_t rank;
@@ -192,7 +194,7 @@ FR_PUSH_FUNCTION uint64_t fr_round_part_word(const struct fr_round_delivery *del
     return delivery->parts_offset + ((uint64_t)sender * FR_ROUND_PARTS + part) * sizeof(uint64_t);
 }
 
-// Returns the second word of the answer: how far the kernel has come, as FR_ROUND_* bits.
+// Returns the word that says how far a block has come, as FR_ROUND_* bits.
 FR_PUSH_FUNCTION uint64_t fr_round_answer(const struct fr_round *round, uint64_t how)
 {
     return FR_ROUND_ANSWER | round->value << FR_ROUND_HOW_BITS | how;

@@ -92,14 +92,14 @@ static __device__ __forceinline__ void round_mirror(const struct fr_round &round
         to[i] = __ldcv(&from[i]);
 }
 
-static __device__ __forceinline__ void round_tell_host(const struct fr_round &round, uint64_t how)
+// Answers the host, as a block or for all.
+static __device__ __forceinline__ void round_tell_host(const struct fr_round &round, uint32_t block,
+                                                       uint64_t how)
 {
     __syncthreads();
     if (threadIdx.x == 0) {
-        volatile uint64_t *answer = (volatile uint64_t *)round.answer;
         release_fence();
-        answer[1] = fr_round_answer(&round, how);
-        answer[0] = round.value;
+        ((volatile uint64_t *)round.answer)[block] = fr_round_answer(&round, how);
     }
 }
 
@@ -279,32 +279,6 @@ static __device__ __forceinline__ bool round_ask_blocks(const struct fr_round &r
     return __syncthreads_or(yes) != 0;
 }
 
-// Ends a block of a delivery that is not the first one.
-static __device__ __forceinline__ void round_end_block(const struct fr_round &round, bool has_left)
-{
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        uint64_t at = round.control + FR_ROUND_ENDED_BLOCKS * sizeof(uint64_t);
-        uint64_t count = 1 + ((uint64_t)has_left << 32);
-        asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(at), "l"(count) : "memory");
-    }
-}
-
-// Waits until all other blocks have ended, by the first one. Returns whether some have left parts.
-// What they did before is then done, for this block and for whoever it tells.
-static __device__ __forceinline__ bool round_await_blocks(const struct fr_round &round)
-{
-    uint64_t count = 0;
-    if (gridDim.x > 1 && threadIdx.x == 0) {
-        const uint64_t at = round.control + FR_ROUND_ENDED_BLOCKS * sizeof(uint64_t);
-        do
-            count = acquire_of_device(at);
-        while ((uint32_t)count < gridDim.x - 1);
-        *(volatile uint64_t *)at = 0;
-    }
-    return __syncthreads_or(count >> 32 != 0) != 0;
-}
-
 // Waits until all ranks have delivered a part that is not the first one. Returns false if they do
 // not come in time, with the same mark, or if the first block says that they do not.
 static __device__ __forceinline__ bool round_await_part(const struct fr_round &round, uint32_t part)
@@ -376,10 +350,9 @@ static __device__ __forceinline__ bool round_meet(const struct fr_round &round,
         given = true;
         have = round_take_posts(round);
     }
-    if (delivers)
-        (void)round_await_blocks(round);
-    round_tell_host(round, (met ? FR_ROUND_MET : 0) | (alike ? FR_ROUND_ALIKE : 0) |
-                               (given ? FR_ROUND_GIVEN : 0) | (have ? FR_ROUND_POSTS : 0));
+    round_tell_host(round, 0,
+                    (met ? FR_ROUND_MET : 0) | (alike ? FR_ROUND_ALIKE : 0) |
+                        (given ? FR_ROUND_GIVEN : 0) | (have ? FR_ROUND_POSTS : 0));
     return false;
 }
 
@@ -405,7 +378,7 @@ static __device__ __forceinline__ bool round_begin(const struct fr_round &round,
 {
     if (round.permit != 0 && blockIdx.x == 0 && !round_await_permission(round)) {
         round_tell_blocks(round, FR_ROUND_GO, false);
-        round_tell_host(round, FR_ROUND_UNDONE);
+        round_tell_host(round, 0, FR_ROUND_UNDONE);
         return false;
     }
     if (has_copies(round.before)) {
@@ -435,12 +408,7 @@ static __device__ __forceinline__ bool round_begin_delivery(const struct fr_roun
                                                             const uint64_t *slabs)
 {
     if (round.permit != 0 && !round_is_permitted(round)) {
-        if (blockIdx.x > 0) {
-            round_end_block(round, true);
-        } else {
-            (void)round_await_blocks(round);
-            round_tell_host(round, FR_ROUND_UNDONE);
-        }
+        round_tell_host(round, blockIdx.x, blockIdx.x == 0 ? FR_ROUND_UNDONE : 0);
         return false;
     }
     round_deliver(round, slabs);
@@ -451,12 +419,9 @@ static __device__ __forceinline__ bool round_begin_delivery(const struct fr_roun
 static __device__ __forceinline__ void round_end_delivery(const struct fr_round &round,
                                                           bool has_left)
 {
-    if (blockIdx.x > 0) {
-        round_end_block(round, has_left);
-        return;
-    }
-    has_left = round_await_blocks(round) || has_left;
-    round_tell_host(round, FR_ROUND_MET | FR_ROUND_ALIKE | (has_left ? 0 : FR_ROUND_COMBINED));
+    round_tell_host(round, blockIdx.x,
+                    (blockIdx.x == 0 ? FR_ROUND_MET | FR_ROUND_ALIKE : 0) |
+                        (has_left ? 0 : FR_ROUND_COMBINED));
 }
 
 // Ends a round without a delivery for this block. Called after the block's bytes have been stored.
@@ -480,8 +445,9 @@ static __device__ __forceinline__ void round_end(const struct fr_round &round,
         }
     }
     if (is_last)
-        round_tell_host(round, FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_MOVED |
-                                   (ended ? FR_ROUND_ENDED : 0) | (copied ? FR_ROUND_COPIED : 0));
+        round_tell_host(round, 0,
+                        FR_ROUND_MET | FR_ROUND_ALIKE | FR_ROUND_MOVED |
+                            (ended ? FR_ROUND_ENDED : 0) | (copied ? FR_ROUND_COPIED : 0));
 }
 
 #endif
