@@ -65,21 +65,17 @@ round_post_word(const struct fr_round &round, const uint64_t *slabs, uint64_t ro
 static __device__ __forceinline__ bool round_wait(const struct fr_round &round, uint64_t row,
                                                   uint64_t word, bool *alike)
 {
-    uint64_t begin = clock_ns(), seen = word;
-    bool has_come = threadIdx.x >= round.size;
-    *alike = false;
-    for (;;) {
-        if (!has_come) {
+    const uint64_t begin = clock_ns();
+    uint64_t seen = word;
+    bool has_come = true;
+    if (threadIdx.x < round.size) {
+        do {
             seen = acquire_of_system(round.own + row + threadIdx.x * sizeof(uint64_t));
             has_come = seen / FR_ROUND_MARKS >= word / FR_ROUND_MARKS;
-        }
-        if (__syncthreads_and(has_come))
-            break;
-        if (__syncthreads_or(threadIdx.x == 0 && clock_ns() - begin >= round.spin_ns))
-            return false;
+        } while (!has_come && clock_ns() - begin < round.spin_ns);
     }
     *alike = __syncthreads_and(seen == word && word % FR_ROUND_MARKS != 0) != 0;
-    return true;
+    return *alike || __syncthreads_and(has_come);
 }
 
 // Copies part of this rank's slab to where the host reads it.
@@ -283,24 +279,18 @@ static __device__ __forceinline__ bool round_ask_blocks(const struct fr_round &r
 // not come in time, with the same mark, or if the first block says that they do not.
 static __device__ __forceinline__ bool round_await_part(const struct fr_round &round, uint32_t part)
 {
-    const uint32_t rank = threadIdx.x, asks = round.size; // the thread that asks the first block
+    const uint32_t rank = threadIdx.x;
     const uint64_t at = round.own + fr_round_part_word(&round.delivery, rank, part);
-    uint64_t begin = clock_ns(), seen = round.word;
-    bool has_come = rank >= round.size;
-    for (;;) {
-        bool stops = false;
-        if (!has_come) {
+    const volatile uint64_t *go = (const volatile uint64_t *)round.control + FR_ROUND_GO;
+    const uint64_t begin = clock_ns();
+    uint64_t seen = round.word;
+    if (rank < round.size) {
+        uint64_t said; // both loads are under way at once
+        do {
+            said = *go;
             seen = acquire_of_system(at);
-            has_come = seen / FR_ROUND_MARKS >= round.word / FR_ROUND_MARKS;
-        }
-        if (__syncthreads_and(has_come))
-            break;
-        if (threadIdx.x == asks)
-            stops = acquire_of_device(round.control + FR_ROUND_GO * sizeof(uint64_t)) / 2 >=
-                        fr_round_said(&round, 0) / 2 ||
-                    clock_ns() - begin >= round.spin_ns;
-        if (__syncthreads_or(stops))
-            return false;
+        } while (seen / FR_ROUND_MARKS < round.word / FR_ROUND_MARKS &&
+                 said / 2 < fr_round_said(&round, 0) / 2 && clock_ns() - begin < round.spin_ns);
     }
     return __syncthreads_and(seen == round.word) != 0;
 }
