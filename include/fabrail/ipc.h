@@ -146,9 +146,6 @@ FR_MUST_CHECK enum fr_status fr_ipc_pin_beyond(const struct fr_ipc_handle *handl
                                                const struct fr_device_range *user,
                                                struct fr_ipc_mapping *mapping);
 
-// Pins a copy of a pinned mapping, which must have an entry. Takes no look at the driver.
-void fr_ipc_pin_again(struct fr_ipc_mapping *mapping);
-
 // Unpins a mapping; it stays cached. NULL, a zeroed mapping and one at rest are accepted.
 void fr_ipc_unpin(struct fr_ipc_mapping *mapping);
 

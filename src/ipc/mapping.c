@@ -150,22 +150,9 @@ static void trim(size_t used, size_t most, struct fr_list *gone) FR_REQUIRES(loc
     }
 }
 
-// Gives up a pin that is not the last one, which most are in a window of messages. Returns false if
-// it is.
-static bool give_up_one_of_many(struct fr_ipc_entry *entry)
-{
-    fr_core_lock_in_call(&lock);
-    bool is_one = entry->pins > 1;
-    entry->pins -= is_one;
-    fr_core_unlock(&lock);
-    return is_one;
-}
-
 void fr_ipc_cache_put(struct fr_ipc_entry *entry, bool drop)
 {
     struct fr_list gone = FR_LIST_INIT(gone);
-    if (!drop && give_up_one_of_many(entry))
-        return;
     fr_core_lock_in_call(&lock);
     if (drop && entry->listed) {
         entry->dropped = true;
@@ -323,14 +310,6 @@ enum fr_status fr_ipc_cache_map(const struct fr_ipc_handle *handle,
 unreserve:
     unreserve(handle->bytes);
     return status;
-}
-
-void fr_ipc_pin_again(struct fr_ipc_mapping *mapping)
-{
-    fr_core_lock_in_call(&lock);
-    mapping->entry->pins++;
-    fr_core_unlock(&lock);
-    mapping->pinned = true;
 }
 
 void fr_ipc_mappings_rest(struct fr_ipc_mapping *mappings, size_t count)

@@ -381,7 +381,6 @@ static void begin_arrival(struct fr_request_op *op, struct fr_request_arrival *a
     arrival->arrived = 0;
     *arrival->recv = recv_of(op, &arrival->incoming, &arrival->nowhere);
     arrival->recv->before = before;
-    arrival->recv->apart = true;
     arrival->ends_doubt = is_doubt_of(incoming, &arrival->doubt);
     bool is_short = fr_rndv_incoming_is_short(incoming);
     (void)fr_core_add_in_call(is_short ? &fr_request_flying : &by_network, 1);

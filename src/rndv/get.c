@@ -61,7 +61,7 @@ static int64_t wait_ns(const struct fr_rndv_send *send)
 static const struct fr_device_range *mover_of(const struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_pull *pull = fr_rndv_pull_of(recv);
-    return pull->native && pull->direct ? &recv->view->range : &pull->mapping.user;
+    return pull->native && pull->direct ? &recv->view->range : &pull->mapping->user;
 }
 
 static enum fr_status pull_over_host(const struct fr_rndv_recv *recv,
@@ -74,7 +74,7 @@ static enum fr_status pull_over_host(const struct fr_rndv_recv *recv,
     uintptr_t host = (uintptr_t)lease.address;
     const struct fr_device_push_piece up = {.dst = host, .src = piece->src, .bytes = piece->bytes};
     const struct fr_device_push_piece on = {.dst = piece->dst, .src = host, .bytes = piece->bytes};
-    status = fr_device_push(&fr_rndv_pull_of(recv)->mapping.user, &up, 1, FR_ENGINE_CE, 0);
+    status = fr_device_push(&fr_rndv_pull_of(recv)->mapping->user, &up, 1, FR_ENGINE_CE, 0);
     if (status == FR_OK)
         status = fr_device_push(&recv->view->range, &on, 1, FR_ENGINE_CE, 0);
     fr_staging_return(&lease);
@@ -84,7 +84,7 @@ static enum fr_status pull_over_host(const struct fr_rndv_recv *recv,
 static uintptr_t source_of(const struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_location *location = &recv->incoming->location;
-    return fr_ipc_mapping_at(&fr_rndv_pull_of(recv)->mapping, &location->handle, location->address);
+    return fr_ipc_mapping_at(fr_rndv_pull_of(recv)->mapping, &location->handle, location->address);
 }
 
 // Returns how many bytes a pull could get at present.
@@ -274,21 +274,16 @@ static void pull_together(struct fr_rndv_recv **recvs, size_t count, size_t firs
     }
 }
 
-// Ends the part of a receive in a flight that is over. Returns whether it has none any more.
-// `aloft` is a flight that was just found to be under way, so that it is not asked for again. Where
-// a flight of several has failed, each is pulled alone, so that only those fail that cannot be
-// pulled.
-static bool land(struct fr_rndv_recv *recv, const struct fr_rndv_flight **aloft)
+// Ends the part of a receive in a flight that is over. Returns false if the flight is under way.
+// Where a flight of several has failed, each is pulled alone, so that only those fail that cannot
+// be pulled.
+static bool land(struct fr_rndv_recv *recv)
 {
     struct fr_rndv_pull *pull = fr_rndv_pull_of(recv);
     struct fr_rndv_flight *flight = pull->flight;
     enum fr_status status;
-    if (flight == NULL)
-        return true;
-    if (flight == *aloft || !has_landed(flight, recv->waits, &status)) {
-        *aloft = flight;
+    if (!has_landed(flight, recv->waits, &status))
         return false;
-    }
     pull->flight = NULL;
     pull->alone = status != FR_OK && flight->has_others;
     if (!pull->alone)
@@ -296,6 +291,19 @@ static bool land(struct fr_rndv_recv *recv, const struct fr_rndv_flight **aloft)
     if (fr_core_add_in_call(&flight->users, (size_t)-1) == 1)
         free(flight);
     return true;
+}
+
+// Returns whether a receive is in no flight any more. `aloft` is the flight that was last found to
+// be under way, so that it is asked for once.
+static bool is_down(struct fr_rndv_recv *recv, const struct fr_rndv_flight **aloft)
+{
+    const struct fr_rndv_flight *flight = fr_rndv_pull_of(recv)->flight;
+    if (flight == NULL)
+        return true;
+    if (flight != *aloft && land(recv))
+        return true;
+    *aloft = flight;
+    return false;
 }
 
 static bool start_fused(const struct fr_rndv_recv *recv, size_t last,
@@ -326,7 +334,7 @@ static bool start_packing(const struct fr_rndv_recv *recv, struct fr_device_batc
         .packed = pull->target,
         .last = pull->bytes,
     };
-    return fr_device_batch_pack(batch, &pull->mapping.user, FR_TO_STAGE, &packing,
+    return fr_device_batch_pack(batch, &pull->mapping->user, FR_TO_STAGE, &packing,
                                 (unsigned)fr_core_settings()->peer_sms);
 }
 
@@ -334,7 +342,7 @@ static bool start_packing(const struct fr_rndv_recv *recv, struct fr_device_batc
 static enum fr_status pack_by_copies(const struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_pull *pull = fr_rndv_pull_of(recv);
-    const struct fr_device_range *mover = &pull->mapping.user;
+    const struct fr_device_range *mover = &pull->mapping->user;
     struct fr_staging_lease table = {.address = NULL};
     enum fr_status status = FR_OK;
     if (pull->table != 0) {
@@ -449,12 +457,12 @@ bool fr_rndv_get_pull(struct fr_rndv_recv **recvs, size_t count)
     if (used > 0)
         pull_shaped(shaped, used);
     for (size_t i = 0; i < count; i++) {
-        bool landed = land(recvs[i], &aloft);
-        if (landed && !fr_rndv_pull_is_shaped(fr_rndv_pull_of(recvs[i])) && can_go_on(recvs[i])) {
+        bool down = is_down(recvs[i], &aloft);
+        if (down && !fr_rndv_pull_is_shaped(fr_rndv_pull_of(recvs[i])) && can_go_on(recvs[i])) {
             pull_together(recvs, count, i);
-            landed = land(recvs[i], &aloft);
+            down = is_down(recvs[i], &aloft);
         }
-        bool ended = landed && is_over(recvs[i]);
+        bool ended = down && is_over(recvs[i]);
         if (ended)
             tell_sender(recvs[i]);
         over = over && ended;

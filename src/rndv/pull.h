@@ -11,9 +11,12 @@ struct fr_rndv_flight;
 
 // A pull that is under way.
 struct fr_rndv_pull {
-    // Most pulls use no more than what comes before `bounce`. A new pull has zeros there.
-    struct fr_rndv_pull *next; // in the pool
-    size_t bytes;              // bytes that there is room for
+    // Most pulls use no more than what comes before `own`. A new pull has zeros there.
+    struct fr_rndv_pull *next;            // in the pool
+    const struct fr_ipc_mapping *mapping; // of the sender's memory: `own`, or the lender's
+    struct fr_rndv_pull *lender;          // another pull whose `own` it shares, or NULL
+    _Atomic size_t users;                 // pulls that use `own`
+    size_t bytes;                         // bytes that there is room for
     size_t done;
     struct fr_rndv_flight *flight; // work of the device that moves the next `flying` bytes, or NULL
     size_t flying;
@@ -31,9 +34,9 @@ struct fr_rndv_pull {
     bool outcome_sent; // the sender knows the outcome
     bool alone;        // a flight with others has failed
     bool has_bounce, has_table_mapping, has_packed; // what is called so is in use
-    struct fr_ipc_mapping mapping;
-    struct fr_pack_gate gate; // of the sender's kernel, where the pulling device sees it; `count`
-                              // is 0 where there is none, or none any more
+    struct fr_pack_gate gate;  // of the sender's kernel, where the pulling device sees it; `count`
+                               // is 0 where there is none, or none any more
+    struct fr_ipc_mapping own; // where there is no lender
     struct fr_staging_lease bounce; // packed host memory
     struct fr_ipc_mapping table_mapping;
     struct fr_staging_view packed;      // a copy of the view with packed device memory of its own

@@ -34,7 +34,7 @@ static struct fr_rndv_pull *take_pull(void)
     pull = pull != NULL ? pull : malloc(sizeof(*pull));
     if (pull == NULL)
         return NULL;
-    memset(pull, 0, offsetof(struct fr_rndv_pull, bounce));
+    memset(pull, 0, offsetof(struct fr_rndv_pull, own));
     return pull;
 }
 
@@ -82,7 +82,7 @@ static enum fr_status borrow_bounce(struct fr_rndv_pull *pull)
 // Returns whether kernels can read all that the sender offers.
 static bool is_readable(const struct fr_rndv_pull *pull)
 {
-    return pull->mapping.direct && (pull->table == 0 || pull->table_mapping.direct);
+    return pull->mapping->direct && (pull->table == 0 || pull->table_mapping.direct);
 }
 
 // Has bytes of a sender whose layout has gaps packed into host memory: by a kernel, or by copies.
@@ -93,7 +93,7 @@ static enum fr_status choose_bounce(struct fr_rndv_pull *pull, const struct fr_s
     enum fr_status status = borrow_bounce(pull);
     pull->by_copies = pull->unpacked || !is_readable(pull) ||
                       !fr_device_reaches_host(pull->bounce.address) ||
-                      !fr_device_has_kernels(&pull->mapping.user, FR_IMAGE_PACK);
+                      !fr_device_has_kernels(&pull->mapping->user, FR_IMAGE_PACK);
     pull->target = (uintptr_t)pull->bounce.address;
     return status;
 }
@@ -125,7 +125,7 @@ static enum fr_status choose_plain(struct fr_rndv_pull *pull, struct fr_staging_
 static bool is_target_in_reach(const struct fr_rndv_pull *pull)
 {
     struct fr_device_range target;
-    int device = pull->mapping.user.device;
+    int device = pull->mapping->user.device;
     fr_device_classify((const void *)pull->target, 1, &target);
     return !(target.caps & FR_DEVICE_LISTED) || target.device == device ||
            fr_device_is_open_to(device, pull->target);
@@ -135,8 +135,8 @@ static bool is_target_in_reach(const struct fr_rndv_pull *pull)
 // belong to another context of the device. Mapped memory is mapped where the view is.
 static bool is_same_device(const struct fr_rndv_pull *pull, const struct fr_staging_view *view)
 {
-    const struct fr_device_range *user = &pull->mapping.user;
-    bool shares = pull->mapping.entry != NULL || user->context == NULL ||
+    const struct fr_device_range *user = &pull->mapping->user;
+    bool shares = pull->mapping->entry != NULL || user->context == NULL ||
                   user->context == view->range.context;
     return shares && is_readable(pull) && user->device == view->range.device;
 }
@@ -156,9 +156,9 @@ static enum fr_status map_table(struct fr_rndv_pull *pull, const struct fr_rndv_
 {
     const struct fr_rndv_table *table = &incoming->slot->extra.table;
     enum fr_status status =
-        fr_ipc_pin_beyond(&table->handle, &pull->mapping.user, &pull->table_mapping);
+        fr_ipc_pin_beyond(&table->handle, &pull->mapping->user, &pull->table_mapping);
     pull->has_table_mapping = status == FR_OK;
-    if (status == FR_OK && pull->table_mapping.user.device != pull->mapping.user.device)
+    if (status == FR_OK && pull->table_mapping.user.device != pull->mapping->user.device)
         status = FR_ERR_UNSUPPORTED;
     if (status == FR_OK)
         pull->table = fr_ipc_mapping_at(&pull->table_mapping, &table->handle, table->address);
@@ -194,40 +194,40 @@ enum fr_status fr_rndv_pull_choose_target(struct fr_rndv_pull *pull,
     return pull->fused || pull->bytes == 0 ? FR_OK : choose_apart(pull, view);
 }
 
-// Shares the mapping of the receive that has begun before this one. Where they end together, one of
-// them pins it for both. Returns whether it is of the same memory for the same device.
-static bool share_mapping(struct fr_rndv_pull *pull, const struct fr_rndv_recv *recv)
+// Returns the pull of the receive that has begun before this one, or the one that lends to it, if
+// it is of the same memory for the same device. NULL if there is none.
+static struct fr_rndv_pull *find_lender(const struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_recv *before = recv->before;
     if (before == NULL || before->state == NULL ||
         fr_rndv_schemes[before->incoming->location.scheme]->begin != fr_rndv_get_begin)
-        return false;
-    const struct fr_ipc_mapping *mapping = &fr_rndv_pull_of(before)->mapping;
+        return NULL;
+    struct fr_rndv_pull *pull = fr_rndv_pull_of(before);
     const struct fr_ipc_handle *handle = &recv->incoming->location.handle,
                                *other = &before->incoming->location.handle;
     const struct fr_device_range *range = &recv->view->range, *also = &before->view->range;
-    if (mapping->entry == NULL || handle->buffer_id != other->buffer_id ||
+    if (pull->mapping->entry == NULL || handle->buffer_id != other->buffer_id ||
         handle->base != other->base || !fr_job_control_is_same(&handle->owner, &other->owner) ||
         range->device != also->device || range->context != also->context)
-        return false;
-    pull->mapping = *mapping;
-    pull->mapping.pinned = false; // by this one
-    if (recv->apart)
-        fr_ipc_pin_again(&pull->mapping);
-    return true;
+        return NULL;
+    return pull->lender != NULL ? pull->lender : pull;
 }
 
 // Maps the sender's memory. This process's own memory needs no mapping, and copies run on its
 // device.
 static enum fr_status map(struct fr_rndv_pull *pull, const struct fr_rndv_recv *recv)
 {
-    struct fr_device_range user = recv->view->range;
     const struct fr_ipc_handle *handle = &recv->incoming->location.handle;
-    if (share_mapping(pull, recv))
+    struct fr_rndv_pull *lender = pull->lender = find_lender(recv);
+    pull->mapping = lender != NULL ? &lender->own : &pull->own;
+    (void)fr_core_add_in_call(lender != NULL ? &lender->users : &pull->users, 1);
+    if (lender != NULL)
         return FR_OK;
+    struct fr_device_range user = recv->view->range;
     if (fr_job_control_is_same(&handle->owner, fr_job_control_self()))
         fr_device_classify((const void *)(uintptr_t)handle->base, 1, &user);
-    return fr_ipc_pin_beyond(handle, &user, &pull->mapping);
+    pull->own = (struct fr_ipc_mapping){0};
+    return fr_ipc_pin_beyond(handle, &user, &pull->own);
 }
 
 // Finds the gate at which a kernel can wait for the bytes. The gate must lie in the memory that the
@@ -245,23 +245,34 @@ static void find_gate(struct fr_rndv_pull *pull, const struct fr_rndv_incoming *
         gate.count * sizeof(uint64_t) > handle->bytes - offset)
         return;
     pull->gate = (struct fr_pack_gate){
-        .words = fr_ipc_mapping_at(&pull->mapping, handle, gate.words),
+        .words = fr_ipc_mapping_at(pull->mapping, handle, gate.words),
         .value = gate.value,
         .count = gate.count,
         .spin_ns = SPIN_NS,
     };
 }
 
+// Ends one use of the mapping that a pull owns. The pull goes back to the pool with the last one.
+static void end_use(struct fr_rndv_pull *pull)
+{
+    if (fr_core_add_in_call(&pull->users, (size_t)-1) > 1)
+        return;
+    fr_ipc_unpin(&pull->own);
+    give_pull(pull);
+}
+
 static void release(struct fr_rndv_pull *pull)
 {
-    fr_ipc_unpin(&pull->mapping);
+    struct fr_rndv_pull *lender = pull->lender;
     if (pull->has_table_mapping)
         fr_ipc_unpin(&pull->table_mapping);
     if (pull->has_packed)
         fr_staging_view_close(&pull->packed);
     if (pull->has_bounce)
         fr_staging_return(&pull->bounce);
-    give_pull(pull);
+    if (lender != NULL)
+        give_pull(pull);
+    end_use(lender != NULL ? lender : pull);
 }
 
 enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv)

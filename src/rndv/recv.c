@@ -64,13 +64,9 @@ static void begin_by(struct fr_rndv_recv *recv)
 
 void fr_rndv_receive_begin(struct fr_rndv_recv *recv)
 {
-    recv->state = NULL;
     recv->looked_ns = recv->before != NULL ? recv->before->looked_ns : fr_time_coarse_ns();
-    recv->untouched = recv->on_device = recv->retrying = false;
     recv->refused = FR_SCHEME_COUNT;
-    recv->arrived = 0;
     recv->seen = fr_rndv_fragments_from(recv->incoming->from);
-    recv->silent_ns = 0;
     recv->status = fr_rndv_incoming_begin(recv->incoming);
     if (recv->status == FR_OK && recv->incoming->slot != NULL)
         fr_rndv_sweep_take(recv->incoming);

@@ -134,21 +134,6 @@ static void check_rest(const struct fr_ipc_handle *handle, uint64_t seed)
     fr_ipc_unpin(&again);
 }
 
-// A mapping that a copy has pinned as well goes with the last pin.
-static void check_pinned_again(const struct fr_ipc_handle *handle, uint64_t seed)
-{
-    struct fr_ipc_mapping mapping;
-    check_import(handle, seed, &mapping);
-    struct fr_ipc_mapping copy = mapping;
-    const size_t mapped = memory_usage().mapped_bytes;
-    fr_ipc_pin_again(&copy);
-    fr_ipc_unpin(&mapping);
-    fr_ipc_forget_buffer(&handle->owner, handle->buffer_id);
-    CHECK(memory_usage().mapped_bytes == mapped, "pinned by the copy");
-    fr_ipc_unpin(&copy);
-    CHECK(memory_usage().mapped_bytes == mapped - handle->bytes);
-}
-
 // The owner finds out what has been freed, and the importer unmaps that and nothing else.
 static void run_freed(void)
 {
@@ -197,7 +182,6 @@ static void run_freed(void)
         check_import(&handles[2], 2, &mapping);
         fr_ipc_unpin(&mapping);
         check_rest(&handles[2], 2);
-        check_pinned_again(&handles[2], 2);
         process_meet();
     }
     process_meet();

@@ -183,7 +183,6 @@ static void receive(struct fr_rndv_recv *recvs, unsigned count)
     }
     for (unsigned i = 0; i < count; i++) { // those of one memory share its mapping
         recvs[i].before = i >= SOURCES ? &recvs[i - SOURCES] : NULL;
-        recvs[i].apart = true;
         fr_rndv_receive_begin(&recvs[i]);
     }
     was_at_once = fr_rndv_receive_poll(recvs, count);

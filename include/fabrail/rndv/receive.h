@@ -7,7 +7,8 @@
 #include "fabrail/rndv/incoming.h"
 #include "fabrail/staging/path.h"
 
-// A receive that has brought an RTS, and how it ends.
+// A receive that has brought an RTS, and how it ends. Before it begins there are zeros, but for
+// what the caller says: `view`, `incoming`, `before` and `elsewhere`.
 struct fr_rndv_recv {
     struct fr_staging_view *view;      // where the bytes go; its staging memory may be used
     struct fr_rndv_incoming *incoming; // the message, as fr_rndv_incoming_read has filled it
@@ -26,7 +27,6 @@ struct fr_rndv_recv {
     bool on_device;                    // NICs write the bytes to device memory
     bool ahead;                        // a kernel has waited for the sender's, and not in vain
     bool waits;                        // the caller waits for it, and does nothing else
-    bool apart;                        // it may outlive the one that has begun before it
     bool elsewhere;                    // MPI may be writing to the view's staging memory still
     enum fr_policy_verb verb;          // whether receiver reads or sender writes, of scheme rail
 };
