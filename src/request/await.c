@@ -389,7 +389,7 @@ int fr_request_wait_for_epoch(const fr_word *args)
 
 int fr_request_call_real(enum fr_fn fn, const fr_word *args)
 {
-    if (FR_LIKELY(!fr_request_is_awaited()))
+    if (!fr_request_is_awaited() || fr_abi_rows[fn].request >= 0)
         return fr_abi_call(fn, args);
     if (fn == FR_FN_MPI_Sendrecv || fn == FR_FN_MPI_Sendrecv_c)
         return exchange(fn, args);

@@ -50,11 +50,12 @@ struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args)
             fr_error("out of memory for an operation of %zu bytes", sizeof(*op));
             return NULL;
         }
+        op->hh.tbl = NULL;
         op->blocks = NULL;
         op->arrays = NULL;
         op->block_capacity = op->arrays_capacity = 0;
     }
-    memset(op, 0, offsetof(struct fr_request_op, views));
+    memset(op, 0, offsetof(struct fr_request_op, hh));
     op->fn = op->counted_as = fn;
     memcpy(op->args, args, fr_abi_rows[fn].arg_count * sizeof(fr_word));
     return op;

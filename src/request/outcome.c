@@ -56,6 +56,12 @@ static bool has_own_error(const struct fr_request_op *op, int code)
            (op->schedule && op->schedule->error != fr_abi_mpi.SUCCESS);
 }
 
+// Returns whether an operation has ended so that there is nothing to tell of it, as most do.
+static bool is_fine(const struct fr_request_op *op, int code)
+{
+    return op->failure == FR_OK && code == fr_abi_mpi.SUCCESS && !op->schedule;
+}
+
 void fr_request_set_raise(struct fr_request_set *set, char kind, fr_word object, int code)
 {
     if (set->raises)
@@ -71,8 +77,13 @@ int fr_request_set_report(struct fr_request_set *set, int rc)
     const struct fr_request_op *first = NULL;
     int code = fr_abi_mpi.SUCCESS;
     bool list = fr_request_has_status_list(set->form), tells = list && set->statuses;
+    size_t fine = 0;
+    while (fine < set->done_count && is_fine(set->done[fine], set->done_errors[fine]))
+        fine++;
+    if (fine == set->done_count)
+        return rc;
     take_failures(set);
-    for (size_t i = 0; i < set->done_count && !first; i++) {
+    for (size_t i = fine; i < set->done_count && !first; i++) {
         if (!has_own_error(set->done[i], set->done_errors[i]))
             continue;
         first = set->done[i];

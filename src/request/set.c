@@ -143,8 +143,9 @@ bool fr_request_set_is_deferred(const struct fr_request_set *set, size_t index,
                                 struct fr_request_looks *looks)
 {
     struct fr_request_op *op = set->ops[index];
-    return op && (!fr_request_poll(op, &looks->copies) ||
-                  (!fr_request_waits_for_all(set->form) && fr_request_is_arriving(op, looks)));
+    if (op && (op->send || op->schedule) && !fr_request_poll(op, &looks->copies))
+        return true;
+    return op && !fr_request_waits_for_all(set->form) && fr_request_is_arriving(op, looks);
 }
 
 // Waits for one copy at most. A copy takes long, and the application may only be asking. Where all

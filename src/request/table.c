@@ -227,17 +227,14 @@ void fr_request_table_drop_abandoned(fr_word request)
     }
 }
 
-// Returns whether senders may depend on this process to fetch a message for the operation, which it
-// does whenever it waits for anything.
-static bool expects(const struct fr_request_op *op)
+// Notes of an operation whether it is a plain receive. Notes too whether senders may depend on this
+// process to fetch a message for it, which it does whenever it waits for anything.
+static void describe(struct fr_request_op *op)
 {
-    return op->receive.takes_rts && !op->persistent && !op->schedule && fr_request_op_is_staged(op);
-}
-
-static bool is_plain(const struct fr_request_op *op)
-{
-    return op->receive.takes_rts && !op->persistent && !op->schedule && !op->send &&
-           !op->parts.count && !fr_request_op_is_staged(op);
+    bool takes_once = op->receive.takes_rts && !op->persistent && !op->schedule;
+    bool staged = takes_once && fr_request_op_is_staged(op);
+    op->expects = staged;
+    op->plain = takes_once && !staged && !op->send && !op->parts.count;
 }
 
 void fr_request_table_add(struct fr_request_op *op, fr_word request)
@@ -245,8 +242,7 @@ void fr_request_table_add(struct fr_request_op *op, fr_word request)
     fr_request_table_make_way(request);
     if (op->key != request) // else another thread may be going on with its schedule, and read it
         op->key = request;
-    op->plain = is_plain(op);
-    op->expects = expects(op);
+    describe(op);
     fr_core_lock_in_call(&table_lock);
     insert(op);
     if (op->claim.held)

@@ -79,11 +79,22 @@ static void prefetch(const struct fr_rndv_slot *slot)
         __builtin_prefetch(location + at + LINE_BYTES - 1);
 }
 
+// Returns whether the message of an RTS waits in this slot to be received here. The loads stay in
+// their order, as in look_at.
+static bool is_of(struct fr_rndv_slot *slot, const struct fr_rndv_rts *rts)
+{
+    if (!is_waiting(slot, rts->number))
+        return false;
+    uint64_t sizes = atomic_load_explicit(&slot->sizes, memory_order_acquire);
+    int to = atomic_load_explicit(&slot->to, memory_order_acquire);
+    return fr_rndv_sizes_bytes(sizes) == rts->bytes && to == fr_job_rank() &&
+           is_waiting(slot, rts->number);
+}
+
 bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
                            struct fr_rndv_incoming *incoming)
 {
     struct fr_rndv_rts rts;
-    struct look look;
     if (FR_LIKELY(!is_rts(data, &rts)))
         return false;
     struct fr_rndv_ledger *ledger = rts.remote ? NULL : fr_rndv_ledger_of((int)rts.from);
@@ -97,8 +108,7 @@ bool fr_rndv_incoming_read(const unsigned char data[FR_RNDV_RTS_BYTES],
         return false;
     if (slot != NULL)
         __builtin_prefetch(&slot->word, 1); // whose state will change
-    if (slot != NULL && (!look_at(slot, &look) || look.to != fr_job_rank() ||
-                         look.bytes != rts.bytes || (look.word & FR_SLOT_NUMBERS) != rts.number))
+    if (slot != NULL && !is_of(slot, &rts))
         return false;
     if (slot != NULL)
         prefetch(slot);

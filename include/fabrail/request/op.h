@@ -24,7 +24,6 @@ enum { FR_COPY_AWAITED, FR_COPY_BEGUN, FR_COPY_DONE };
 // table.
 struct fr_request_op {
     enum fr_fn fn;
-    fr_word args[FR_MAX_ARGS]; // the application's, later what the real MPI is given
     size_t block_count;
     size_t arrays_used;
     // 'c', 'w', 'f': whose error handler hears of errors; 0: that of errors without an object; 'r':
@@ -56,8 +55,7 @@ struct fr_request_op {
     uint64_t looked; // number of the last look, if its request was freed
 
     // Looks for messages pass over many operations. They read little more than the lines of the
-    // cache that begin here.
-    _Alignas(FR_OP_LINE_BYTES) UT_hash_handle hh;
+    // cache that begin here, and the first one of the views.
     _Alignas(FR_OP_LINE_BYTES) fr_word key; // request, window or file that the operation is tied to
     struct fr_request_op *next;             // with the same key, or in a list
     unsigned view_count;
@@ -96,9 +94,11 @@ struct fr_request_op {
     struct fr_request_arrival *arrival;   // its message that is being received; else NULL
     struct fr_request_schedule *schedule; // its parts, if it is not one call of MPI; else NULL
 
-    // The pool keeps what follows, and clears what stands above.
+    // The pool clears what stands above, and keeps what follows.
+    _Alignas(FR_OP_LINE_BYTES) UT_hash_handle hh; // outside of the side table in no table
     _Alignas(FR_OP_LINE_BYTES) struct fr_staging_view
         views[FR_MAX_VIEWS];              // the first `view_count` hold something
+    fr_word args[FR_MAX_ARGS];            // the application's, later what the real MPI is given
     struct fr_staging_view_block *blocks; // of all views, in their order
     size_t block_capacity;
     unsigned char *arrays; // counts, displacements and datatypes that MPI reads until completion
