@@ -122,19 +122,33 @@ static void count_view(struct fr_request_op *op, const struct fr_staging_view *v
         fr_intercept_count_view(op, view, choice, scheme);
 }
 
+// Counts the buffer of a message by rendezvous.
+static void count_sent(struct fr_request_op *op, const struct fr_staging_view *view,
+                       const struct fr_policy_scheme_choice *chosen)
+{
+    if (FR_LIKELY(!fr_report_on))
+        return;
+    const struct fr_policy_choice choice = {.path = fr_policy_scheme_path(chosen->scheme),
+                                            .reason = chosen->reason};
+    count_view(op, view, choice, fr_policy_scheme_name(chosen->scheme));
+}
+
 // Chooses for host memory: it is sent over rails, or as it is.
 static enum fr_buffer_outcome choose_for_host(struct fr_request_op *op,
                                               struct fr_staging_view *view)
 {
-    struct fr_policy_choice choice = {.path = FR_PATH_PASS};
-    const char *scheme = NULL;
+    struct fr_policy_scheme_choice chosen = {.reason = NULL};
     view->path = FR_PATH_PASS;
     if (!fr_intercept_sends_host(op, view))
         return FR_BUFFER_UNCHANGED;
     fr_rndv_progress(NULL);
-    bool started = fr_intercept_send_start(op, view, &choice, &scheme);
-    count_view(op, view, choice, scheme);
-    return started ? FR_BUFFER_STAGED : FR_BUFFER_UNCHANGED;
+    if (fr_intercept_send_start(op, view, &chosen)) {
+        count_sent(op, view, &chosen);
+        return FR_BUFFER_STAGED;
+    }
+    const struct fr_policy_choice choice = {.path = FR_PATH_PASS, .reason = chosen.reason};
+    count_view(op, view, choice, NULL);
+    return FR_BUFFER_UNCHANGED;
 }
 
 // Chooses for device memory that does not go by rendezvous. `left` is why it does not, NULL where
@@ -158,15 +172,14 @@ static enum fr_buffer_outcome choose_for_mpi(struct fr_request_op *op, struct fr
 static enum fr_buffer_outcome choose_for_device(struct fr_request_op *op,
                                                 struct fr_staging_view *view, int *result)
 {
-    struct fr_policy_choice choice = {.reason = NULL};
-    const char *scheme = NULL;
+    struct fr_policy_scheme_choice chosen = {.reason = NULL};
     if (fr_intercept_rndv_is_enabled)
         fr_rndv_progress_in_passing(&view->range);
     view->expects_rts = op->receive.takes_rts && view->out_bytes && !view->in_bytes;
     view->as_bytes = op->receive.takes_rts && view->out_bytes && !fr_intercept_takes_parts();
-    if (!view->in_bytes || !fr_intercept_send_start(op, view, &choice, &scheme))
-        return choose_for_mpi(op, view, choice.reason, result);
-    count_view(op, view, choice, scheme);
+    if (!view->in_bytes || !fr_intercept_send_start(op, view, &chosen))
+        return choose_for_mpi(op, view, chosen.reason, result);
+    count_sent(op, view, &chosen);
     return FR_BUFFER_STAGED;
 }
 

@@ -295,18 +295,12 @@ bool fr_intercept_sends_host(const struct fr_request_op *op, const struct fr_sta
 }
 
 bool fr_intercept_send_start(struct fr_request_op *op, struct fr_staging_view *view,
-                             struct fr_policy_choice *choice, const char **scheme)
+                             struct fr_policy_scheme_choice *chosen)
 {
     struct fr_rndv_message message;
-    struct fr_policy_scheme_choice chosen;
     if (op->persistent || !describe(op, view, &message) ||
-        fr_rndv_send_start(&message, &op->send, &chosen) != FR_OK)
+        fr_rndv_send_start(&message, &op->send, chosen) != FR_OK || !op->send)
         return false;
-    choice->reason = chosen.reason; // also the reason why MPI gets it
-    if (!op->send)
-        return false;
-    choice->path = fr_policy_scheme_path(chosen.scheme);
-    *scheme = fr_policy_scheme_name(chosen.scheme);
     view->path = FR_PATH_PASS; // MPI gets neither this memory nor a copy of it
     return true;
 }

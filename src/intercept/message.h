@@ -78,11 +78,11 @@ static inline bool fr_intercept_takes_parts(void)
 bool fr_intercept_address_of(fr_word comm, int rank, int tag, struct fr_rndv_address *address);
 
 // Begins to send the message of an operation by rendezvous; `view` is its buffer. Returns true if
-// both ends can, and writes how to *scheme. MPI is then to be given the RTS, by
-// fr_intercept_send_rewrite and fr_intercept_call_real. Returns false with the reason in *choice if
-// the message is left to path pass.
+// both ends can. MPI is then to be given the RTS, by fr_intercept_send_rewrite and
+// fr_intercept_call_real. Else returns false, and the message is left to MPI. Writes the scheme and
+// the reason to *chosen, which it leaves alone where there is nothing to choose.
 bool fr_intercept_send_start(struct fr_request_op *op, struct fr_staging_view *view,
-                             struct fr_policy_choice *choice, const char **scheme);
+                             struct fr_policy_scheme_choice *chosen);
 
 // Puts the RTS in place of the buffer in the operation's arguments.
 void fr_intercept_send_rewrite(struct fr_request_op *op);
