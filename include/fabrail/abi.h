@@ -70,7 +70,7 @@ struct fr_abi_personality {
 #undef FR_ADDRESS
 #undef FR_INT
 };
-extern struct fr_abi_personality fr_abi_mpi; // valid once fr_abi_start returned FR_OK
+extern FR_OWN struct fr_abi_personality fr_abi_mpi; // valid once fr_abi_start returned FR_OK
 
 static inline bool fr_abi_is_open_mpi(void)
 {
@@ -102,7 +102,7 @@ bool fr_abi_has(enum fr_fn fn);
 int fr_abi_call_at(enum fr_fn fn, void *address, const fr_word *args);
 
 // Returns the address of the real function, NULL when this MPI lacks it. Valid after fr_abi_find.
-extern void *fr_abi_reals[FR_FN_COUNT];
+extern FR_OWN void *fr_abi_reals[FR_FN_COUNT];
 static inline void *fr_abi_address(enum fr_fn fn)
 {
     return fr_abi_reals[fn];
@@ -178,7 +178,7 @@ bool fr_abi_type_is_pair(fr_word type);
 struct fr_abi_handles {
     fr_word first, count;
 };
-extern struct fr_abi_handles fr_abi_named_types[2];
+extern FR_OWN struct fr_abi_handles fr_abi_named_types[2];
 
 // Returns true for predefined datatypes, told from the handle alone without a call of MPI. May
 // return false for a predefined datatype, but never true for a derived one.

@@ -73,7 +73,7 @@ unsigned fr_core_utf8_length(const char *at);
 
 // Lines up to this level are written. It is read relaxed, since no thread orders anything else by
 // it.
-extern _Atomic enum fr_log_level fr_core_log_level;
+extern FR_OWN _Atomic enum fr_log_level fr_core_log_level;
 
 // Writes one line to stderr, "fabrail[rank]: level: text". Keeps errno and does not allocate.
 void fr_core_log_write(enum fr_log_level level, const char *format, ...) FR_PRINTF(2, 3)
@@ -128,7 +128,7 @@ const char *fr_core_job_value(const char *name);
 // Number of reasons for housekeeping. A reason is something that this process holds for other
 // processes, has from them, or keeps for its next use. Calls of MPI look after that now and then,
 // also while the program uses host memory alone. Its owner counts it for as long as it lasts.
-extern _Atomic size_t fr_core_housekeeping_count;
+extern FR_OWN _Atomic size_t fr_core_housekeeping_count;
 // Returns whether there is such a reason, at the cost of a load.
 static inline bool fr_core_needs_housekeeping(void)
 {
@@ -162,7 +162,7 @@ FR_UNANALYSED static inline void fr_core_lock(struct fr_lock *lock) FR_ACQUIRES(
 }
 // Says whether one thread alone calls MPI, and Fabrail has no thread of its own. It is set when MPI
 // has started, and ends for good before a second such thread begins.
-extern bool fr_core_serial;
+extern FR_OWN bool fr_core_serial;
 // Sets it. Once `yes` was false it stays so.
 void fr_core_set_serial(bool yes);
 // Sets a flag, and adds to a counter, that only threads in calls of MPI change, and Fabrail's own.

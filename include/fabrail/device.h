@@ -12,7 +12,7 @@
 #include "fabrail/device/memory.h"
 
 // Vendors whose drivers have been found in this process, one bit for each row.
-extern _Atomic unsigned fr_device_present_rows;
+extern FR_OWN _Atomic unsigned fr_device_present_rows;
 
 // Looks for drivers if an object has been loaded since the last look. Returns whether there is one.
 // Called by fr_device_present alone.

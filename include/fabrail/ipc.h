@@ -76,7 +76,7 @@ FR_MUST_CHECK enum fr_status fr_ipc_send_descriptor(const struct fr_ipc_handle *
 bool fr_ipc_is_mapped_by(int to, const struct fr_ipc_handle *handle, bool at_once);
 
 // Changes of importers so far: some may have ceased to have memory mapped.
-extern _Atomic uint64_t fr_ipc_importers_noted;
+extern FR_OWN _Atomic uint64_t fr_ipc_importers_noted;
 
 // Returns a number that changes before fr_ipc_is_mapped_by may say no of memory of which it has
 // said yes. So a caller that has seen no change need not ask again about the same allocation.

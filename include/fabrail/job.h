@@ -46,7 +46,7 @@ struct fr_job_world {
     int rank, size;                   // of this process, of all; -1 until noted
     const struct fr_job_facts *facts; // of all processes, by rank; NULL while unknown
 };
-extern struct fr_job_world fr_job_world;
+extern FR_OWN struct fr_job_world fr_job_world;
 
 // Return this process's rank in MPI_COMM_WORLD, and the number of processes in it; -1 until noted.
 static inline int fr_job_rank(void)
@@ -160,7 +160,7 @@ void fr_job_comm_note_promise(fr_word comm, const char *kinds, bool host_alone);
 bool fr_job_comm_promise(fr_word comm, char *kinds, size_t room);
 
 // Says whether host memory alone has been promised for any communicator so far.
-extern _Atomic bool fr_job_any_host_comms;
+extern FR_OWN _Atomic bool fr_job_any_host_comms;
 
 // Returns whether host memory alone has been promised for this communicator.
 bool fr_job_comm_is_host(fr_word comm);

@@ -34,7 +34,7 @@ struct fr_report_buffer {
 
 // True if a setting or a tool asks for any report. Written once, by fr_report_start, and read
 // without a lock.
-extern bool fr_report_on;
+extern FR_OWN bool fr_report_on;
 
 // Reads the settings. Called when the MPI library is found, before any other function of this
 // module.

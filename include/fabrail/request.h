@@ -61,14 +61,14 @@ void fr_request_comm_change(fr_word comm, char before, char after);
 
 // The number of the application's call that this thread is in. An error handler may abandon a call
 // by longjmp or an exception. So what an earlier call has claimed and not given back is abandoned.
-extern FR_TLS uint64_t fr_request_call;
+extern FR_OWN FR_TLS uint64_t fr_request_call;
 
 // The number of the outermost call that this thread may be in. Calls from inside an error handler
 // have higher numbers. Claims of calls before it are abandoned for certain.
-extern FR_TLS uint64_t fr_request_outermost;
+extern FR_OWN FR_TLS uint64_t fr_request_outermost;
 
 // Says whether calls of this thread may have been abandoned by an error handler.
-extern FR_TLS bool fr_request_any_abandoned;
+extern FR_OWN FR_TLS bool fr_request_any_abandoned;
 
 // Notes that the application has made an error handler of its own, by which it may leave a call.
 void fr_request_handler_made(void);
@@ -79,24 +79,24 @@ void fr_request_parts_made(void);
 // Says whether threads call MPI one at a time at most, which is known when MPI has started. Until
 // then they may all call at once. Once `yes` was false it stays so.
 void fr_request_set_serial(bool yes);
-extern bool fr_request_serial;
+extern FR_OWN bool fr_request_serial;
 
 // Says whether calls come one at a time and no error handler leaves one.
-extern bool fr_request_alone;
+extern FR_OWN bool fr_request_alone;
 
 // Says whether a message was matched, to be received later, that may have an RTS and could not be
 // marked as taken. An RTS that seems to wait may be that one.
-extern _Atomic bool fr_request_any_unmarked;
+extern FR_OWN _Atomic bool fr_request_any_unmarked;
 
 // Number of operations in the side table that are not plain.
-extern _Atomic size_t fr_request_special_count;
+extern FR_OWN _Atomic size_t fr_request_special_count;
 
 // Number of operations in the side table.
-extern _Atomic size_t fr_request_tracked_count;
+extern FR_OWN _Atomic size_t fr_request_tracked_count;
 
 // Number of receives under way that have no operation (posted.h). When both numbers are zero no
 // completion call needs a look.
-extern _Atomic size_t fr_request_posted_count;
+extern FR_OWN _Atomic size_t fr_request_posted_count;
 static inline bool fr_request_any_tracked(void)
 {
     // Posted receives come first, since one may be becoming an operation meanwhile.
@@ -105,7 +105,7 @@ static inline bool fr_request_any_tracked(void)
 }
 
 // Number of operations in the side table but for persistent ones that are not started.
-extern _Atomic size_t fr_request_active_count;
+extern FR_OWN _Atomic size_t fr_request_active_count;
 static inline bool fr_request_any_active(void)
 {
     return atomic_load_explicit(&fr_request_posted_count, memory_order_acquire) != 0 ||
@@ -154,20 +154,20 @@ void fr_request_poll_freed(void);
 void fr_request_end_freed(void);
 
 // Number of operations whose request was freed.
-extern _Atomic size_t fr_request_freed_count;
+extern FR_OWN _Atomic size_t fr_request_freed_count;
 static inline bool fr_request_any_freed(void)
 {
     return atomic_load_explicit(&fr_request_freed_count, memory_order_relaxed) != 0;
 }
 
 // Number of receives into device memory that are pending, and of windows whose ranks send messages.
-extern _Atomic size_t fr_request_expected;
+extern FR_OWN _Atomic size_t fr_request_expected;
 
 // Adds `count`, which may be negative, to fr_request_expected.
 void fr_request_expect(int count);
 
 // Says whether senders have had to wait for this process lately.
-extern _Atomic bool fr_request_awaited;
+extern FR_OWN _Atomic bool fr_request_awaited;
 
 // Changes fr_request_awaited. Called by fr_request_notice_awaited alone.
 void fr_request_awaited_change(bool awaited);

@@ -19,7 +19,7 @@
 struct fr_rma_window;
 
 // Number of windows over device memory that this process has.
-extern _Atomic unsigned fr_rma_window_count;
+extern FR_OWN _Atomic unsigned fr_rma_window_count;
 
 // Returns whether there is any, at the cost of a load.
 static inline bool fr_rma_any(void)
@@ -120,7 +120,7 @@ enum fr_rma_server {
 enum fr_rma_server fr_rma_window_server(const struct fr_rma_window *window);
 
 // Number of windows whose ranks send each other messages, and of those FR_RMA_BY_CALLS.
-extern _Atomic unsigned fr_rma_remote_count, fr_rma_by_calls_count;
+extern FR_OWN _Atomic unsigned fr_rma_remote_count, fr_rma_by_calls_count;
 static inline bool fr_rma_remote_any(void)
 {
     return atomic_load_explicit(&fr_rma_remote_count, memory_order_relaxed) != 0;
@@ -134,7 +134,7 @@ static inline bool fr_rma_needs_calls(void)
 
 // Number of accesses whose data are on their way by rendezvous, on either side. While there are
 // any, progress takes fr_rndv_progress too.
-extern _Atomic unsigned fr_rma_transfer_count;
+extern FR_OWN _Atomic unsigned fr_rma_transfer_count;
 
 // Acts on messages of other ranks. Called wherever this process makes progress.
 void fr_rma_progress(void);

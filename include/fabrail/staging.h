@@ -70,7 +70,7 @@ struct fr_device_range fr_staging_lease_range(const struct fr_staging_lease *lea
 void fr_staging_forsake(struct fr_staging_lease *lease);
 
 // When to look for idle device memory next; 0 where none may lie idle.
-extern _Atomic uint64_t fr_staging_look_at_ns;
+extern FR_OWN _Atomic uint64_t fr_staging_look_at_ns;
 static inline bool fr_staging_device_has_idle(void)
 {
     return atomic_load_explicit(&fr_staging_look_at_ns, memory_order_relaxed) != 0;

@@ -179,9 +179,9 @@ struct fr_device_ops {
 
 // The rows, with NULL behind the last. Tests add a row of their own. Row i has the devices whose
 // numbers begin at i * FR_DEVICE_ROW_DEVICES.
-extern const struct fr_device_ops *fr_device_rows[FR_DEVICE_MAX_ROWS + 1];
+extern FR_OWN const struct fr_device_ops *fr_device_rows[FR_DEVICE_MAX_ROWS + 1];
 // The row of CUDA.
-extern const struct fr_device_ops fr_cuda_ops;
+extern FR_OWN const struct fr_device_ops fr_cuda_ops;
 
 // Returns the row of a device, the first row for -1.
 static inline const struct fr_device_ops *fr_device_row(int device)

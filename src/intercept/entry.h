@@ -78,8 +78,7 @@ struct fr_intercept_entry {
     unsigned char buffer_count;
     unsigned char buffers[FR_MAX_BUFFERS];
 };
-extern struct fr_intercept_entry fr_intercept_entries[FR_FN_STUB_COUNT]
-    __attribute__((visibility("hidden")));
+extern FR_OWN struct fr_intercept_entry fr_intercept_entries[FR_FN_STUB_COUNT];
 
 // Has the calls of a function go through the guard against races first (FABRAIL_SYNC), if it has
 // buffers or completes requests. Called once its entry is filled.

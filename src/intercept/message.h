@@ -10,7 +10,7 @@
 // Messages by rendezvous. Enabled from the end of MPI_Init to MPI_Finalize where other processes
 // may send this one an RTS.
 struct fr_job_facts;
-extern bool fr_intercept_rndv_is_enabled;
+extern FR_OWN bool fr_intercept_rndv_is_enabled;
 void fr_intercept_messages_describe(struct fr_job_facts *own); // writes the facts of this process
 bool fr_intercept_messages_span_hosts(void);                   // asked before cliques are known
 void fr_intercept_messages_start(void);                        // on all processes of the job
@@ -28,7 +28,7 @@ void fr_intercept_match_end(void);
 bool fr_intercept_wants_host_rails(void);
 
 // Says whether there are hosts to send host memory to. Set as long as fr_intercept_rndv_is_enabled.
-extern bool fr_intercept_rails_take_host;
+extern FR_OWN bool fr_intercept_rails_take_host;
 
 // Returns whether a message of host memory of so many elements may be long enough for rails.
 bool fr_intercept_may_go_over_rails(int64_t count, fr_word type);

@@ -15,7 +15,7 @@ enum {
     FR_NAMED_PAIR = 1 << (FR_NAMED_BITS - 1), // some pairs have gaps
     FR_NAMED_LARGEST = 32,                    // a complex number of two long doubles
 };
-extern _Atomic uint64_t fr_intercept_named_cache[FR_NAMED_ENTRIES];
+extern FR_OWN _Atomic uint64_t fr_intercept_named_cache[FR_NAMED_ENTRIES];
 
 // Returns the entry of a datatype in the cache.
 static inline _Atomic uint64_t *fr_intercept_named_entry(fr_word type)

@@ -8,7 +8,7 @@
 
 // Where the stubs jump to (src/abi/stubs.S). Written once, when the MPI library is found. At first
 // all are fr_stub_unresolved, and those of functions that this MPI library lacks remain so.
-extern void *fr_intercept_slots[2 * FR_FN_STUB_COUNT];
+extern FR_OWN void *fr_intercept_slots[2 * FR_FN_STUB_COUNT];
 void fr_stub_enter(void);
 void fr_stub_unresolved(void);
 
@@ -16,7 +16,7 @@ void fr_stub_unresolved(void);
 // FR_PLAIN_ACCESS (src/intercept/window_entry.S). They mostly go straight on to the real function.
 void fr_intercept_enter_window(void);
 void fr_intercept_enter_access(void);
-extern void *fr_intercept_reals[2 * FR_FN_STUB_COUNT]; // the real functions, as the slots
+extern FR_OWN void *fr_intercept_reals[2 * FR_FN_STUB_COUNT]; // the real functions, as the slots
 
 // The answer to a stub: an address to jump to with the caller's arguments, or a result.
 struct fr_intercept_verdict {
@@ -54,8 +54,8 @@ bool fr_intercept_redirect(void);
 bool fr_intercept_look_at_new_objects(void);
 
 // The stubs of PMPI_x. The offset of a row's stub is its distance in bytes from the first one.
-extern const char fr_intercept_stubs_begin[] __attribute__((visibility("hidden")));
-extern const uint32_t fr_intercept_stub_offsets[] __attribute__((visibility("hidden")));
+extern FR_OWN const char fr_intercept_stubs_begin[];
+extern FR_OWN const uint32_t fr_intercept_stub_offsets[];
 
 // Returns whether receives of this process, and calls that complete them, come to Fabrail, as its
 // functions are bound. Functions that another library wraps are called as a proof. Called at the
@@ -64,7 +64,7 @@ enum fr_job_takes fr_intercept_proof(void);
 void fr_intercept_prove(enum fr_fn fn); // says that a call has come
 
 // Says whether a proof is still to be given, after FR_JOB_TAKES_LATER.
-extern atomic_bool fr_intercept_is_to_prove;
+extern FR_OWN atomic_bool fr_intercept_is_to_prove;
 
 // Returns whether this call can give the proof that is still to be given: a tool's MPI_Init has
 // returned.
@@ -95,7 +95,7 @@ static inline fr_word fr_intercept_arg(const fr_word *registers, const fr_word *
 }
 
 // Address of the stack frame from which this thread entered a handler, 0 outside of any.
-extern FR_TLS uintptr_t fr_intercept_handler_frame;
+extern FR_OWN FR_TLS uintptr_t fr_intercept_handler_frame;
 
 // Returns the address that the application's call returns to. Called in a handler.
 uintptr_t fr_intercept_call_site(void);
@@ -105,7 +105,7 @@ uintptr_t fr_intercept_call_site(void);
 // `real` is the real function.
 typedef struct fr_intercept_verdict
 fr_intercept_fastpath(unsigned slot, void *real, const fr_word *registers, const fr_word *stack);
-extern fr_intercept_fastpath *const fr_intercept_fastpaths[]; // by function; NULL for none
+extern FR_OWN fr_intercept_fastpath *const fr_intercept_fastpaths[]; // by function; NULL for none
 fr_intercept_fastpath fr_intercept_fastpath_window, fr_intercept_fastpath_recv,
     fr_intercept_fastpath_irecv, fr_intercept_fastpath_sendrecv;
 struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_word *registers,

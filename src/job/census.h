@@ -35,8 +35,8 @@ struct fr_job_registry {
     // of both sees the other's.
     bool (*may_be_elsewhere)(int rank);
 };
-extern const struct fr_job_registry fr_job_hydra;
-extern const struct fr_job_registry fr_job_pmix;
+extern FR_OWN const struct fr_job_registry fr_job_hydra;
+extern FR_OWN const struct fr_job_registry fr_job_pmix;
 
 // Returns whether the census has been taken: the launcher has told which processes run Fabrail.
 bool fr_job_census_is_taken(void);

@@ -62,8 +62,8 @@ struct fr_slab {
 
 // Values of FABRAIL_REPORT and FABRAIL_TRACE. Relative names have the folder in front in which MPI
 // was started. Set by fr_report_start.
-extern const char *fr_report_target;
-extern const char *fr_report_trace_target;
+extern FR_OWN const char *fr_report_target;
+extern FR_OWN const char *fr_report_trace_target;
 
 // Returns the slabs of all threads, the newest first.
 struct fr_slab *fr_report_slabs(void);

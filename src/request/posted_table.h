@@ -38,8 +38,8 @@ struct fr_request_posted {
     enum fr_fn fn;
 };
 
-extern _Atomic uint64_t fr_request_posted_words[FR_POSTED_ENTRIES];
-extern struct fr_request_posted fr_request_posted_entries[FR_POSTED_ENTRIES];
+extern FR_OWN _Atomic uint64_t fr_request_posted_words[FR_POSTED_ENTRIES];
+extern FR_OWN struct fr_request_posted fr_request_posted_entries[FR_POSTED_ENTRIES];
 
 // Returns the word of an entry with this request and state.
 static inline uint64_t fr_request_word_of(fr_word request, unsigned state)

@@ -91,7 +91,7 @@ bool fr_request_leave_buffer(struct fr_request_op *op);
 
 // Says whether the application may leave a call by an error handler. After that, an operation that
 // another thread has claimed may belong to no running call.
-extern _Atomic bool fr_request_has_handler;
+extern FR_OWN _Atomic bool fr_request_has_handler;
 static inline bool fr_request_may_be_abandoned(void)
 {
     return atomic_load_explicit(&fr_request_has_handler, memory_order_relaxed);
@@ -155,7 +155,7 @@ enum { FR_REQUEST_WORTH_A_LAUNCH = 32 };
 // Calls that wait for more requests than this wait another way.
 enum { FR_REQUEST_FEW = 8 };
 
-extern _Atomic size_t fr_request_flying; // short arrivals under way
+extern FR_OWN _Atomic size_t fr_request_flying; // short arrivals under way
 // Waits for the copies that are under way, as far as no other thread does.
 static inline void fr_request_end_early(void)
 {

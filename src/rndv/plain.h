@@ -18,9 +18,9 @@ enum fr_rndv_plain_news fr_rndv_plain_add(enum fr_rndv_plain_way way,
                                           uint64_t after);
 
 // Number of addresses with plain messages under way, as far as they are told apart.
-extern _Atomic size_t fr_rndv_plain_counts[FR_PLAIN_WAYS];
+extern FR_OWN _Atomic size_t fr_rndv_plain_counts[FR_PLAIN_WAYS];
 // Says whether there are receivers beyond those that are told apart.
-extern atomic_bool fr_rndv_plain_any_beyond;
+extern FR_OWN atomic_bool fr_rndv_plain_any_beyond;
 
 // Returns what fr_rndv_plain_has does, and takes longer.
 bool fr_rndv_plain_find(enum fr_rndv_plain_way way, const struct fr_rndv_address *address,

@@ -26,7 +26,7 @@ bool fr_rndv_replica_doubt(int from, uint64_t number, bool received);
 
 // Number of waiting sends among the messages that processes of other hosts have told of, and that
 // are expected.
-extern _Atomic size_t fr_rndv_replica_waiting;
+extern FR_OWN _Atomic size_t fr_rndv_replica_waiting;
 
 // Returns whether a process of another host has told of a waiting send that is still expected.
 static inline bool fr_rndv_replica_any_waits(void)
@@ -52,7 +52,7 @@ void fr_rndv_replica_tell_plain(const struct fr_rndv_address *address, size_t le
                                 uint64_t after, bool all);
 
 // Says whether any process knows that each message to it may be a plain one.
-extern atomic_bool fr_rndv_replica_any_assumes_plain;
+extern FR_OWN atomic_bool fr_rndv_replica_any_assumes_plain;
 
 // Returns whether this process knows that.
 bool fr_rndv_replica_peer_assumes_plain(int to);

@@ -57,8 +57,9 @@ struct fr_rndv_scheme {
 };
 #define FR_SCHEME(id, row, name, path, received) extern const struct fr_rndv_scheme fr_rndv_##row;
 #include "fabrail/policy/schemes.def"
-extern const struct fr_rndv_scheme fr_rndv_waiting; // of senders alone: pipeline, not begun yet
-enum { FR_RNDV_LEAST_WAIT_NS = 100000 };            // a launch on either side
+extern FR_OWN const struct fr_rndv_scheme
+    fr_rndv_waiting;                     // of senders alone: pipeline, not begun yet
+enum { FR_RNDV_LEAST_WAIT_NS = 100000 }; // a launch on either side
 
 // The receiving side of schemes get and staged get: the operations of a row of the same names.
 enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv);
@@ -66,7 +67,7 @@ bool fr_rndv_get_pull(struct fr_rndv_recv **recvs, size_t count);
 void fr_rndv_get_end(struct fr_rndv_recv *recv);
 
 // The rows of all schemes, for callers that have checked the number.
-extern const struct fr_rndv_scheme *const fr_rndv_schemes[FR_SCHEME_COUNT];
+extern FR_OWN const struct fr_rndv_scheme *const fr_rndv_schemes[FR_SCHEME_COUNT];
 
 // Returns the row of a scheme, NULL for none.
 static inline const struct fr_rndv_scheme *fr_rndv_scheme_of(unsigned id)

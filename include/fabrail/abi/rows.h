@@ -94,7 +94,7 @@ struct fr_abi_row {
     signed char address;     // address or value that MPI keeps
     signed char info;        // an info, or pointer to the one that the call makes
 };
-extern struct fr_abi_row fr_abi_rows[FR_FN_COUNT]; // written by fr_abi_rows_fill alone
+extern FR_OWN struct fr_abi_row fr_abi_rows[FR_FN_COUNT]; // written by fr_abi_rows_fill alone
 
 // Fills fr_abi_rows; functions without stubs get no positions. fr_abi_find and fr_abi_start call
 // it. Any other user of the rows calls it first. Not thread-safe; idempotent.

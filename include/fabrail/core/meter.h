@@ -31,12 +31,12 @@ struct fr_meter {
     bool inside;
     uint64_t ticks[FR_METER_COUNT];
 };
-extern FR_TLS struct fr_meter fr_core_meter;
+extern FR_OWN FR_TLS struct fr_meter fr_core_meter;
 
 // Function that hears of each span for the trace, while it is not NULL. It is written once, before
 // the first span.
 typedef void (*fr_meter_hook_fn)(enum fr_meter_kind kind, uint64_t begin, uint64_t end);
-extern fr_meter_hook_fn fr_core_meter_hook;
+extern FR_OWN fr_meter_hook_fn fr_core_meter_hook;
 
 // Adds the span from `begin` until now to the thread's meter. `polls` marks a span of a call that
 // comes again and again: it is counted, and the hook does not hear of it.

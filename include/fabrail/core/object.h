@@ -93,6 +93,6 @@ int fr_core_iterate_objects(int (*callback)(struct dl_phdr_info *, size_t, void 
 
 // Number of calls of the exported dlsym. A changed number tells when to look for new objects, since
 // an object that was loaded since the last look has mostly been asked for a symbol, too.
-extern _Atomic unsigned fr_core_lookups;
+extern FR_OWN _Atomic unsigned fr_core_lookups;
 
 #endif

@@ -8,6 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Marks a declaration of data that are not exported. Compilers would otherwise load their address
+// from a table each time, since another library could define them.
+#define FR_OWN __attribute__((visibility("hidden")))
+
 // Value of a size setting that leaves the choice to the library.
 #define FR_BYTES_AUTO SIZE_MAX
 
@@ -133,7 +137,7 @@ struct fr_settings {
 };
 
 // The settings of this process once they have been read, and what reads them.
-extern const struct fr_settings *_Atomic fr_core_settings_ready;
+extern FR_OWN const struct fr_settings *_Atomic fr_core_settings_ready;
 const struct fr_settings *fr_core_settings_read(void);
 
 // Returns the settings of this process. The first call reads the environment and warns of unknown

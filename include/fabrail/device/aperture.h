@@ -21,7 +21,7 @@ bool fr_device_aperture_may_read(const struct fr_device_range *range, uintptr_t 
                                  size_t bytes);
 
 // Most bytes that the CPU copies to the host itself; SIZE_MAX as long as that is not known.
-extern _Atomic size_t fr_device_aperture_most_read;
+extern FR_OWN _Atomic size_t fr_device_aperture_most_read;
 
 // Returns what fr_device_aperture_may_read does. For more bytes than the CPU ever copies it costs a
 // load alone.
@@ -37,7 +37,7 @@ static inline bool fr_device_aperture_reads(const struct fr_device_range *range,
 const char *fr_device_aperture_way(int device, const char **why_not);
 
 // Number of apertures, including those that are closed once their users are done.
-extern _Atomic size_t fr_device_apertures_held;
+extern FR_OWN _Atomic size_t fr_device_apertures_held;
 
 // Closes apertures of memory that has been freed. Called by fr_device_aperture_trim alone.
 void fr_device_aperture_look(void);

@@ -103,7 +103,7 @@ bool fr_device_batch_is_late(const struct fr_device_batch *batch);
 
 // Number of the calling thread's current MPI call. Work of the thread on the default streams that
 // could spoil a copy is waited for once in each call and context.
-extern FR_TLS uint64_t fr_device_call;
+extern FR_OWN FR_TLS uint64_t fr_device_call;
 // Tells the module that the calling thread has begun another MPI call.
 static inline void fr_device_begin_call(void)
 {

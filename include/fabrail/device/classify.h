@@ -18,9 +18,9 @@ struct fr_device_host_heap {
 // The spans of ordinary memory. The stack is the calling thread's; its high is 0 until
 // fr_device_is_surely_host has found it. Data are the executable's writable segments and what lies
 // between them. Data and heap are set once, when Fabrail is loaded.
-extern FR_TLS struct fr_device_host_span fr_device_host_stack;
-extern struct fr_device_host_span fr_device_host_data;
-extern struct fr_device_host_heap fr_device_host_heap;
+extern FR_OWN FR_TLS struct fr_device_host_span fr_device_host_stack;
+extern FR_OWN struct fr_device_host_span fr_device_host_data;
+extern FR_OWN struct fr_device_host_heap fr_device_host_heap;
 
 // Returns whether an address lies in a span.
 static inline bool fr_device_host_span_has(struct fr_device_host_span span, const void *address)

@@ -9,8 +9,8 @@
 
 // The tuned sizes. They are written before fr_ipc_tuned_is_known says so, and constant from then
 // on.
-extern struct fr_policy_crossover fr_ipc_tuned_sizes[FR_SIZE_COUNT];
-extern atomic_bool fr_ipc_tuned_is_known;
+extern FR_OWN struct fr_policy_crossover fr_ipc_tuned_sizes[FR_SIZE_COUNT];
+extern FR_OWN atomic_bool fr_ipc_tuned_is_known;
 
 // Looks the tuned sizes up. Called by fr_ipc_tuned_because alone.
 void fr_ipc_tuned_learn(void);

@@ -137,7 +137,7 @@ struct fr_job_control_message {
 bool fr_job_control_send(int to, enum fr_job_control_kind kind, const void *data, size_t bytes);
 
 // Set by a thread that must not call MPI. It sends nothing to other hosts, which takes MPI.
-extern FR_TLS bool fr_job_control_stays_here;
+extern FR_OWN FR_TLS bool fr_job_control_stays_here;
 
 // Returns whether a message may have come, which fr_job_control_take then tells. Costs a load.
 bool fr_job_control_any(void);

@@ -44,7 +44,7 @@ struct fr_policy_tuning {
 };
 
 // Sizes with nothing measured: all FR_BYTES_AUTO.
-extern const struct fr_policy_tuning fr_policy_untuned;
+extern FR_OWN const struct fr_policy_tuning fr_policy_untuned;
 
 // Returns the name of a size in the tuning file, static text.
 const char *fr_policy_tuning_name(enum fr_policy_size size);

@@ -25,7 +25,7 @@ int fr_request_fail_and_free(struct fr_request_op *op, enum fr_status status);
 
 // Says whether the application may go on after an error. Receives that are too short for an RTS are
 // looked at then. Set by the first call that sets such an error handler.
-extern _Atomic bool fr_request_errors_may_return;
+extern FR_OWN _Atomic bool fr_request_errors_may_return;
 static inline bool fr_request_errors_return(void)
 {
     return atomic_load_explicit(&fr_request_errors_may_return, memory_order_relaxed);

@@ -11,7 +11,7 @@ void fr_request_pend(struct fr_request_op *op, fr_word object);
 
 // Number of operations tied to windows and files. It goes down once they have been copied back. At
 // zero no synchronising call needs a look.
-extern _Atomic size_t fr_request_pending_count;
+extern FR_OWN _Atomic size_t fr_request_pending_count;
 
 // The operations that a call which synchronises a window completes, of all threads.
 struct fr_request_sync {

@@ -83,7 +83,7 @@ void fr_request_posted_note_at_once(void);
 // Returns whether blocking receives may be noted: calls do not come one at a time, and no error
 // handler may leave one.
 bool fr_request_posted_may_note(void);
-extern _Atomic bool fr_request_posted_matches;
+extern FR_OWN _Atomic bool fr_request_posted_matches;
 static inline bool fr_request_posted_notes_at_once(void)
 {
     return FR_UNLIKELY(atomic_load_explicit(&fr_request_posted_matches, memory_order_relaxed)) &&

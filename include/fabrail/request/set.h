@@ -61,7 +61,7 @@ struct fr_request_set {
 // The call of this process that is in the real MPI and looks its requests up afterwards; NULL for
 // none. MPI may call functions of the application's meanwhile. These may receive anew under the
 // value of a request that is over, so fr_request_claim_late has the requests looked up before.
-extern struct fr_request_set *fr_request_late_set;
+extern FR_OWN struct fr_request_set *fr_request_late_set;
 
 // Returns whether an argument is NULL that says which requests are complete. Reporting that is
 // MPI's business.

@@ -45,7 +45,7 @@ struct fr_rndv_incoming {
 };
 
 // The first bytes of every RTS of the job. Written in MPI_Init.
-extern uint64_t fr_rndv_rts_begin;
+extern FR_OWN uint64_t fr_rndv_rts_begin;
 
 // Returns whether data begin as every RTS of the job does. Cheap, and hardly ever true of other
 // data. Reads 8 bytes.

@@ -87,14 +87,14 @@ void fr_rndv_mark_plain(const struct fr_rndv_address *address, size_t length, bo
 
 // Number of waiting sends. While there are any, each call that waits for others makes progress
 // (fr_rndv_progress), or is announced by fr_rndv_block.
-extern _Atomic size_t fr_rndv_waiting_count;
+extern FR_OWN _Atomic size_t fr_rndv_waiting_count;
 static inline bool fr_rndv_any_waiting(void)
 {
     return atomic_load_explicit(&fr_rndv_waiting_count, memory_order_relaxed) != 0;
 }
 
 // Number of detached sends. Their receivers may still ask for another way.
-extern _Atomic size_t fr_rndv_detached_count;
+extern FR_OWN _Atomic size_t fr_rndv_detached_count;
 static inline bool fr_rndv_any_detached(void)
 {
     return atomic_load_explicit(&fr_rndv_detached_count, memory_order_relaxed) != 0;
@@ -102,6 +102,6 @@ static inline bool fr_rndv_any_detached(void)
 
 // Number of reasons to look at each call of MPI. Each waiting send is one; module request adds its
 // own.
-extern _Atomic size_t fr_rndv_reasons;
+extern FR_OWN _Atomic size_t fr_rndv_reasons;
 
 #endif

@@ -143,7 +143,7 @@ struct fr_cuda_driver {
 };
 
 // Valid from the first time that fr_cuda_present returned true, and constant from then on.
-extern struct fr_cuda_driver fr_cu;
+extern FR_OWN struct fr_cuda_driver fr_cu;
 
 // Returns whether the CUDA driver is loaded. Most members of the row may be called before it is.
 bool fr_cuda_present(void);

@@ -75,7 +75,7 @@ FR_MUST_CHECK enum fr_status fr_cuda_scope_enter_lasting(int device, struct fr_d
 CUcontext fr_cuda_scope_outer(void);
 
 // Ways for the CPU to reach memory of GPUs.
-extern const struct fr_device_aperture_way fr_cuda_gdrcopy, fr_cuda_dmabuf;
+extern FR_OWN const struct fr_device_aperture_way fr_cuda_gdrcopy, fr_cuda_dmabuf;
 
 // Returns whether anyone in this process uses the device's primary context.
 bool fr_cuda_primary_is_active(int device);
@@ -155,9 +155,9 @@ void fr_cuda_app_default_wait(bool per_thread);
 
 // Images of the kernels that nvcc made, NULL in a build without nvcc. Tests put images here that
 // the simulated driver takes. Images for reductions and packing are loaded when first asked for.
-extern const void *fr_cuda_kernels_image;
-extern const void *fr_cuda_reduce_image;
-extern const void *fr_cuda_pack_image;
+extern FR_OWN const void *fr_cuda_kernels_image;
+extern FR_OWN const void *fr_cuda_reduce_image;
+extern FR_OWN const void *fr_cuda_pack_image;
 
 // Destroys the idle streams. Like the other releases below, it is called when module device is
 // released.
