@@ -48,12 +48,13 @@ void fr_device_words_return(struct fr_device_kernels *kernels, int slot);
 // Returns the words of a slot, FR_PUSH_MAX_BLOCKS of them.
 uint64_t *fr_device_words_of(const struct fr_device_kernels *kernels, int slot);
 // Waits until the first `due` words hold `value`, or all streams have come to their end, well or
-// not. Returns the driver's answer. The streams are of the current context.
+// not. Returns the driver's answer. The streams, at least one, are of the current context. Each
+// stores one word, in their order, and the last one stores all others.
 int fr_device_words_wait(const uint64_t *words, unsigned due, uint64_t value,
                          struct fr_device_stream *const *streams, unsigned count);
-// Asks whether all streams, of the current context, have come to their end. Returns the first
-// answer of the driver that is not 0.
-int fr_device_streams_query(struct fr_device_stream *const *streams, unsigned count);
+// Asks whether such streams have come to their end, but for those whose words are among the first
+// `told`, which have come. Returns the first answer of the driver that is not 0.
+int fr_device_streams_query(struct fr_device_stream *const *streams, unsigned count, unsigned told);
 
 // Merges contiguous dimensions of a copy, so that dimensions of one element and rows that touch
 // cost nothing.

@@ -37,10 +37,10 @@ void fr_device_words_return(struct fr_device_kernels *kernels, int slot)
     fr_core_unlock(&slots_lock);
 }
 
-int fr_device_streams_query(struct fr_device_stream *const *streams, unsigned count)
+int fr_device_streams_query(struct fr_device_stream *const *streams, unsigned count, unsigned told)
 {
     int answer = 0;
-    for (unsigned i = 0; i < count && answer == 0; i++)
+    for (unsigned i = told < count ? told : count - 1; i < count && answer == 0; i++)
         answer = streams[i]->ops->stream_query(streams[i]);
     return answer;
 }
@@ -58,7 +58,7 @@ int fr_device_words_wait(const uint64_t *words, unsigned due, uint64_t value,
             return 0;
         if (!fr_wait_step(&wait))
             continue;
-        int answer = fr_device_streams_query(streams, count);
+        int answer = fr_device_streams_query(streams, count, done);
         if (answer != FR_DEVICE_BUSY)
             return answer;
     }

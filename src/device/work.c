@@ -7,7 +7,11 @@
 #include "fabrail/core/meter.h"
 #include "fabrail/core/wait.h"
 
-enum { LOOKS_A_QUESTION = 256 }; // so that the driver is asked about every 10 us
+enum {
+    LOOKS_A_CLOCK = 16,     // between two looks at the clock
+    QUESTION_NS = 10000,    // between two questions to the driver, at least
+    LOOKS_A_QUESTION = 256, // of a wait, which take about as long
+};
 
 bool fr_device_has_kernels(const struct fr_device_range *range, enum fr_device_image image)
 {
@@ -28,6 +32,7 @@ void fr_device_work_begin(struct fr_device_work *work, const struct fr_device_ra
     work->words = NULL;
     work->value = 0;
     work->slot = -1;
+    work->asked_ns = 0;
     work->due = work->done = work->looks = work->stream_count = 0;
     work->status = FR_OK;
     work->metered = 0;
@@ -94,6 +99,21 @@ static void end_meter(struct fr_device_work *work)
     work->metered = 0;
 }
 
+// Returns whether to ask the driver for the end of work that has not told it. Looks may be far from
+// each other, so their number does not say how long ago it was asked.
+static bool asks_now(struct fr_device_work *work)
+{
+    if (!work->words)
+        return true;
+    if (++work->looks % LOOKS_A_CLOCK != 0)
+        return false;
+    const int64_t now_ns = fr_time_ns();
+    const bool asks = work->asked_ns > 0 && now_ns - work->asked_ns >= QUESTION_NS;
+    if (asks || work->asked_ns == 0)
+        work->asked_ns = now_ns;
+    return asks;
+}
+
 bool fr_device_work_is_over(struct fr_device_work *work)
 {
     struct fr_device_scope scope;
@@ -101,11 +121,11 @@ bool fr_device_work_is_over(struct fr_device_work *work)
     end_meter(work); // here, since the thread does something else next
     if (work->stream_count == 0 || work->status != FR_OK || (work->words && has_said_so(work)))
         return true;
-    if (work->words && ++work->looks % LOOKS_A_QUESTION != 0)
+    if (!asks_now(work))
         return false;
     if (fr_device_scope_enter(work->range, &scope) != FR_OK)
         return true;
-    over = fr_device_streams_query(work->streams, work->stream_count) != FR_DEVICE_BUSY;
+    over = fr_device_streams_query(work->streams, work->stream_count, work->done) != FR_DEVICE_BUSY;
     fr_device_scope_leave(&scope);
     return over;
 }

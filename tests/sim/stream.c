@@ -378,6 +378,8 @@ CUresult sim_stream_query(CUstream handle)
         return CUDA_ERROR_NOT_READY;
     stream->pins++;
     step(stream);
+    while (!stream->busy && stream->head && stream->head->type == SIM_OP_TELL)
+        step(stream);
     unpin(stream);
     return CUDA_ERROR_NOT_READY;
 }

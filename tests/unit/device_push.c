@@ -551,6 +551,26 @@ static void test_told(void)
     check_pieces("told by streams");
 }
 
+// The driver is asked now and then, and soon where looks are far from each other. The simulated one
+// moves no work on unless it is asked.
+static void test_asked(enum fr_device_engine engine)
+{
+    enum { MOST_LOOKS = 100 };
+    struct fr_device_work work;
+    struct fr_device_push_piece pieces[2];
+    int looks = 0;
+    if (!prepare_pieces(pieces))
+        return;
+    fr_device_push_begin(&range, pieces, 2, engine, 0, FR_ORIGIN_SYNCED, &work);
+    while (looks < MOST_LOOKS && !fr_device_work_is_over(&work)) {
+        usleep(20);
+        looks++;
+    }
+    CHECK(work.words && looks > 1 && looks < MOST_LOOKS, "%d looks", looks);
+    CHECK(fr_device_work_end(&work) == FR_OK);
+    check_pieces("asked for");
+}
+
 static CUresult CUDAAPI refuse_word(CUstream stream, CUdeviceptr address, cuuint64_t value,
                                     unsigned flags)
 {
@@ -614,6 +634,8 @@ int main(void)
     test_kept_words(FR_ENGINE_SM);
     test_kept_words(FR_ENGINE_CE_TELLING);
     test_told();
+    test_asked(FR_ENGINE_SM);
+    test_asked(FR_ENGINE_CE_TELLING);
     test_untold(NULL);
     test_untold(refuse_word);
     free(read_back);
