@@ -95,8 +95,7 @@ static enum fr_device_engine choose_engine(const struct fr_coll_team *team,
         pieces += bytes > 0;
         from_others += rank != team->rank && exchange->receives[rank].bytes > 0;
     }
-    return fr_ipc_coll_engine(fr_policy_traffic(pieces, from_others), largest, pieces,
-                              exchange->is_queued);
+    return fr_ipc_coll_engine(fr_policy_traffic(pieces, from_others), largest, exchange->is_queued);
 }
 
 static enum fr_status move(struct fr_coll_team *team, void *operation, int step,

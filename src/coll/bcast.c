@@ -83,7 +83,7 @@ static enum fr_status push(struct fr_coll_team *team, void *operation, int step,
     size_t largest = 0, count = plan_step(team, bcast, step, &largest);
     enum fr_policy_size traffic = fr_policy_traffic(count, step > 0 ? count : 0);
     fr_device_push_begin(&bcast->memory.range, team->memory->pieces, count,
-                         fr_ipc_coll_engine(traffic, largest, count, bcast->is_queued), sms,
+                         fr_ipc_coll_engine(traffic, largest, bcast->is_queued), sms,
                          bcast->is_synced ? FR_ORIGIN_SYNCED : FR_ORIGIN_APP, work);
     return FR_OK;
 }

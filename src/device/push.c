@@ -135,12 +135,12 @@ static const struct fr_device_push_piece *find_own(const struct fr_device_push_p
     return NULL;
 }
 
-// Has the first `count` streams tell the host. After a failure all streams are waited for in the
-// end, as they are where one of them cannot tell.
-static void have_streams_tell(struct fr_device_work *work, unsigned count)
+// Has streams with copies tell the host. After a failure all streams are waited for in the end, as
+// they are where one of them cannot tell.
+static void have_streams_tell(struct fr_device_work *work)
 {
     bool tells = work->words && work->status == FR_OK;
-    for (unsigned i = 0; i < count && tells; i++) {
+    for (unsigned i = 0; i < work->copying && tells; i++) {
         struct fr_device_stream *stream = work->streams[i];
         tells = stream->ops->stream_tell(stream, &work->words[i], work->value) == 0;
     }
@@ -156,10 +156,10 @@ static void push_by_both(struct fr_device_work *work, const struct fr_device_sco
     const struct fr_device_push_piece *own = find_own(pieces, count);
     fr_device_work_take_words(work);
     start_copies(work, scope, pieces, count, own);
-    const unsigned copying = work->due = work->stream_count;
+    work->copying = work->due = work->stream_count;
     if (own && work->status == FR_OK && fr_device_work_add_stream(work, scope->ops, scope->context))
         fr_device_work_judge(work, launch(work, own, 1, max_sms));
-    have_streams_tell(work, copying);
+    have_streams_tell(work);
 }
 
 // That side is the destination if it lies in the range and the source does not.

@@ -33,7 +33,7 @@ void fr_device_work_begin(struct fr_device_work *work, const struct fr_device_ra
     work->value = 0;
     work->slot = -1;
     work->asked_ns = 0;
-    work->due = work->done = work->looks = work->stream_count = 0;
+    work->due = work->done = work->looks = work->copying = work->stream_count = 0;
     work->status = FR_OK;
     work->metered = 0;
 }
@@ -130,7 +130,17 @@ bool fr_device_work_is_over(struct fr_device_work *work)
     return over;
 }
 
-// Waits for words and asks the driver only after a while, so that short work costs no call.
+// Waits for streams with copies whose words have not come. Returns the driver's answer.
+static int wait_for_copies(struct fr_device_work *work)
+{
+    int answer = 0;
+    for (; work->done < work->copying && answer == 0; work->done++)
+        answer = work->streams[work->done]->ops->stream_wait(work->streams[work->done]);
+    return answer;
+}
+
+// Waits for words and asks the driver only after a while, so that short work costs no call. Copies
+// that take longer are waited for in the driver, which does not yield the core.
 static void wait_for_words(struct fr_device_work *work)
 {
     struct fr_wait wait = {.spins = LOOKS_A_QUESTION, .pauses = true};
@@ -141,8 +151,11 @@ static void wait_for_words(struct fr_device_work *work)
         (void)fr_wait_step(&wait);
     }
     bool entered = fr_device_scope_enter(work->range, &scope) == FR_OK;
-    fr_device_work_judge(work, fr_device_words_wait(work->words, work->due, work->value,
-                                                    work->streams, work->stream_count));
+    int answer = wait_for_copies(work);
+    if (answer == 0)
+        answer = fr_device_words_wait(work->words, work->due, work->value, work->streams,
+                                      work->stream_count);
+    fr_device_work_judge(work, answer);
     if (entered)
         fr_device_scope_leave(&scope);
 }

@@ -41,6 +41,7 @@ struct fr_device_work {
     unsigned due, done; // words that are awaited, and the first of them that have come
     unsigned looks;
     int64_t asked_ns; // when the driver was last asked, or could first have been; 0: not yet
+    unsigned copying; // the first streams, which have copies
     unsigned stream_count;
     struct fr_device_stream *streams[FR_DEVICE_WORK_STREAMS + 1]; // the last for a kernel
     enum fr_status status;

@@ -17,13 +17,13 @@ static inline enum fr_device_engine fr_ipc_engine(enum fr_policy_size traffic, s
     return by_engines ? FR_ENGINE_CE : FR_ENGINE_SM;
 }
 
-// Returns the engine for the pieces that a rank moves in a collective. The host learns the end of
-// one copy in a call that waits at once soonest from the driver.
-static inline enum fr_device_engine
-fr_ipc_coll_engine(enum fr_policy_size traffic, size_t largest_bytes, size_t pieces, bool is_queued)
+// Returns the engine for the pieces that a rank moves in a collective. A call that waits at once
+// learns the end of copies soonest from the driver.
+static inline enum fr_device_engine fr_ipc_coll_engine(enum fr_policy_size traffic,
+                                                       size_t largest_bytes, bool is_queued)
 {
     const enum fr_device_engine engine = fr_ipc_engine(traffic, largest_bytes);
-    return engine == FR_ENGINE_CE && (is_queued || pieces > 1) ? FR_ENGINE_CE_TELLING : engine;
+    return engine == FR_ENGINE_CE && is_queued ? FR_ENGINE_CE_TELLING : engine;
 }
 
 // Returns whether the kernel that meets those of the other ranks moves the pieces of an exchange as
