@@ -131,6 +131,22 @@ enum fr_status fr_intercept_view_side(struct fr_request_op *op, const struct fr_
 
 // ---- by class
 
+// Views one block of the buffer at position `arg`, as fr_intercept_view_elements does.
+static enum fr_status view_block(struct fr_request_op *op, int arg, int64_t first, int64_t count,
+                                 fr_word type, struct fr_intercept_use use)
+{
+    enum fr_status status = fr_request_op_add_view(op, (unsigned)arg, 1);
+    return status == FR_OK ? fr_intercept_view_elements(op, first, count, type, use) : status;
+}
+
+// Views the buffer of a side that has one count and one datatype.
+static enum fr_status view_one(struct fr_request_op *op, const struct fr_abi_side *side,
+                               struct fr_intercept_use use)
+{
+    return view_block(op, side->buffer, 0, fr_intercept_count_at(op, side, 0), op->args[side->type],
+                      use);
+}
+
 static bool to_nobody(const struct fr_request_op *op, int arg)
 {
     return (int)op->args[arg] == fr_abi_mpi.PROC_NULL;
@@ -140,7 +156,7 @@ static enum fr_status send(struct fr_request_op *op)
 {
     if (to_nobody(op, fr_abi_rows[op->fn].peer))
         return FR_OK;
-    return fr_intercept_view_side(op, &fr_abi_rows[op->fn].send, 1, FR_USE_IN);
+    return view_one(op, &fr_abi_rows[op->fn].send, FR_USE_IN);
 }
 
 static enum fr_status receive(struct fr_request_op *op)
@@ -153,7 +169,7 @@ static enum fr_status receive(struct fr_request_op *op)
     if (message >= 0 && (!op->args[message] || fr_abi_handle_load((const void *)op->args[message],
                                                                   0) == fr_abi_mpi.MESSAGE_NO_PROC))
         return FR_OK;
-    return fr_intercept_view_side(op, &row->receive, 1, FR_USE_OUT);
+    return view_one(op, &row->receive, FR_USE_OUT);
 }
 
 // Returns whether the status tells how much has arrived. In MPICH up to 5.0 that of a nonblocking
@@ -169,10 +185,9 @@ static enum fr_status send_receive(struct fr_request_op *op)
     enum fr_status status = FR_OK;
     op->prefix_out = status_counts(op);
     if (!to_nobody(op, row->peer))
-        status = fr_intercept_view_side(op, &row->send, 1, FR_USE_IN);
+        status = view_one(op, &row->send, FR_USE_IN);
     if (status == FR_OK && !to_nobody(op, row->sender))
-        status = fr_intercept_view_side(op, &row->receive, 1,
-                                        op->prefix_out ? FR_USE_OUT : FR_USE_IN_OUT);
+        status = view_one(op, &row->receive, op->prefix_out ? FR_USE_OUT : FR_USE_IN_OUT);
     return status;
 }
 
@@ -182,7 +197,7 @@ static enum fr_status replace(struct fr_request_op *op)
     struct fr_intercept_use use = {.out = !to_nobody(op, row->sender), .own = -1};
     op->prefix_out = status_counts(op);
     use.in = !to_nobody(op, row->peer) || (use.out && !op->prefix_out);
-    return use.in || use.out ? fr_intercept_view_side(op, &row->send, 1, use) : FR_OK;
+    return use.in || use.out ? view_one(op, &row->send, use) : FR_OK;
 }
 
 // Returns whether MPI looks at no argument of an origin, which may be anything then. MPI is given
@@ -212,12 +227,10 @@ static enum fr_status one_sided(struct fr_request_op *op)
         struct fr_intercept_use use = side == &row->send ? FR_USE_IN : FR_USE_OUT;
         if (side->count >= 0) {
             if (!ignores_origin(op, side))
-                status = fr_intercept_view_side(op, side, 1, use);
+                status = view_one(op, side, use);
             continue;
         }
-        status = fr_request_op_add_view(op, row->buffers[i], 1);
-        if (status == FR_OK)
-            status = fr_intercept_view_elements(op, 0, 1, op->args[side->type], use);
+        status = view_block(op, row->buffers[i], 0, 1, op->args[side->type], use);
     }
     return status;
 }
@@ -226,8 +239,7 @@ static enum fr_status file(struct fr_request_op *op, bool reads)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
     op->prefix_out = reads;
-    return reads ? fr_intercept_view_side(op, &row->receive, 1, FR_USE_OUT)
-                 : fr_intercept_view_side(op, &row->send, 1, FR_USE_IN);
+    return reads ? view_one(op, &row->receive, FR_USE_OUT) : view_one(op, &row->send, FR_USE_IN);
 }
 
 // Returns whether size and position of a packed buffer are wide. They are int, MPI_Count or
@@ -249,17 +261,16 @@ static enum fr_status packed_rest(struct fr_request_op *op, int buffer, struct f
     int64_t position = wide ? *(const int64_t *)position_address : *(const int *)position_address;
     if (position < 0 || position > size)
         return FR_ERR_INVALID;
-    enum fr_status status = fr_request_op_add_view(op, (unsigned)buffer, 1);
-    if (status != FR_OK)
-        return status;
-    op->views[op->view_count - 1].same_shape_only = true;
-    return fr_intercept_view_elements(op, position, size - position, fr_abi_mpi.BYTE, use);
+    enum fr_status status = view_block(op, buffer, position, size - position, fr_abi_mpi.BYTE, use);
+    if (status == FR_OK)
+        op->views[op->view_count - 1].same_shape_only = true;
+    return status;
 }
 
 static enum fr_status pack(struct fr_request_op *op)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
-    enum fr_status status = fr_intercept_view_side(op, &row->send, 1, FR_USE_IN);
+    enum fr_status status = view_one(op, &row->send, FR_USE_IN);
     return status == FR_OK ? packed_rest(op, row->receive.buffer, FR_USE_OUT) : status;
 }
 
@@ -267,20 +278,18 @@ static enum fr_status unpack(struct fr_request_op *op)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
     enum fr_status status = packed_rest(op, row->send.buffer, FR_USE_IN);
-    return status == FR_OK ? fr_intercept_view_side(op, &row->receive, 1, FR_USE_OUT) : status;
+    return status == FR_OK ? view_one(op, &row->receive, FR_USE_OUT) : status;
 }
 
 static enum fr_status reduce_local(struct fr_request_op *op)
 {
     const struct fr_abi_side *side = &fr_abi_rows[op->fn].send;
     enum fr_status status = FR_OK;
-    for (unsigned arg = 0; arg < 2 && status == FR_OK; arg++) {
-        status = fr_request_op_add_view(op, arg, 1);
-        if (status != FR_OK)
-            break;
-        op->views[op->view_count - 1].same_shape_only = true;
-        status = fr_intercept_view_elements(op, 0, fr_intercept_count_at(op, side, 0),
-                                            op->args[side->type], arg ? FR_USE_IN_OUT : FR_USE_IN);
+    for (int arg = 0; arg < 2 && status == FR_OK; arg++) {
+        status = view_block(op, arg, 0, fr_intercept_count_at(op, side, 0), op->args[side->type],
+                            arg ? FR_USE_IN_OUT : FR_USE_IN);
+        if (status == FR_OK)
+            op->views[op->view_count - 1].same_shape_only = true;
     }
     return status;
 }
@@ -297,11 +306,8 @@ static enum fr_status partitioned(struct fr_request_op *op, bool receives)
         return FR_OK;
     op->parts.count = (size_t)partitions;
     op->parts.elements = (size_t)count;
-    enum fr_status status = fr_request_op_add_view(op, (unsigned)side->buffer, 1);
-    if (status != FR_OK)
-        return status;
-    return fr_intercept_view_elements(op, 0, partitions * count, op->args[side->type],
-                                      receives ? FR_USE_OUT : FR_USE_IN);
+    return view_block(op, side->buffer, 0, partitions * count, op->args[side->type],
+                      receives ? FR_USE_OUT : FR_USE_IN);
 }
 
 enum fr_status fr_intercept_views_build(struct fr_request_op *op)
