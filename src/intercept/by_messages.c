@@ -51,7 +51,7 @@ static bool is_wrong_side(const struct fr_request_op *op, const struct fr_abi_si
     if (buffer == fr_abi_mpi.IN_PLACE)
         return !in_place;
     if (side->has_counts && slices > 0 &&
-        (!args[side->count] || !args[side->displacements] ||
+        (!args[side->count] || (side->displacements >= 0 && !args[side->displacements]) ||
          (side->has_types && !args[side->type])))
         return true;
     for (int i = 0; i < (!side->has_counts && slices > 0 ? 1 : slices); i++) {
