@@ -32,6 +32,11 @@ void fr_request_mark_received(void);
 // many messages it has received.
 size_t fr_request_receive_early(void);
 
+// Begins to receive what has come, in a call that makes one more request of so many bytes in device
+// memory: where many are made, the first messages may be there before the last request is. Waits
+// for nothing of theirs. Cheap where that is not worth a look.
+void fr_request_look_in_passing(size_t bytes);
+
 // Goes on with operations under way that take more than messages. Called where a call may do so,
 // whatever it is for. Cheap when there are none. Waits for nobody.
 void fr_request_advance_all(void);

@@ -7,6 +7,7 @@
 
 #include "fabrail/job.h"
 #include "fabrail/report.h"
+#include "fabrail/request.h"
 #include "fabrail/request/errors.h"
 #include "fabrail/rndv/progress.h"
 #include "intercept/rts.h"
@@ -173,8 +174,10 @@ static enum fr_buffer_outcome choose_for_device(struct fr_request_op *op,
                                                 struct fr_staging_view *view, int *result)
 {
     struct fr_policy_scheme_choice chosen = {.reason = NULL};
-    if (fr_intercept_rndv_is_enabled)
+    if (fr_intercept_rndv_is_enabled) {
         fr_rndv_progress_in_passing(&view->range);
+        fr_request_look_in_passing(view->out_bytes);
+    }
     view->expects_rts = op->receive.takes_rts && view->out_bytes && !view->in_bytes;
     view->as_bytes = op->receive.takes_rts && view->out_bytes && !fr_intercept_takes_parts();
     if (!view->in_bytes || !fr_intercept_send_start(op, view, &chosen))

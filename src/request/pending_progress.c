@@ -229,6 +229,7 @@ void fr_request_wait_over(struct fr_request_op *op, size_t requests)
 
 // Receives that are complete and have brought an RTS, claimed among others.
 struct early {
+    bool in_passing; // what is on its way is left alone
     struct fr_request_op *claimed[MOST_EARLY];
     size_t claimed_count;
     struct fr_request_op *ops[MOST_EARLY];
@@ -237,12 +238,14 @@ struct early {
     size_t ended; // receives whose message was on its way, and is there now
 };
 
-// Looks at claimed receives. Moves on those that are being received, and begins what comes over the
-// network.
+// Looks at claimed receives. Moves on those that are being received, unless in passing, and begins
+// what comes over the network.
 static void find_early(struct early *early, bool waits)
 {
     early->count = 0;
-    early->ended = fr_request_arrivals_move(early->claimed, early->claimed_count, waits);
+    early->ended = 0;
+    if (!early->in_passing)
+        early->ended = fr_request_arrivals_move(early->claimed, early->claimed_count, waits);
     for (size_t i = 0; i < early->claimed_count; i++) {
         struct fr_request_op *op = early->claimed[i];
         const struct fr_rndv_incoming *incoming = &early->incoming[early->count];
@@ -300,6 +303,7 @@ static size_t look_at_all(bool waits)
 {
     struct early early;
     size_t received = 0;
+    early.in_passing = false;
     if (!fr_rndv_incoming_any())
         return 0;
     fr_request_posted_look();
@@ -323,9 +327,47 @@ void fr_request_begin_early(void)
     (void)look_at_all(!fr_request_alone);
 }
 
+// Begins to receive what has come, and lets go of it, so that its senders need not wait for this
+// process to make its next call. Where that cannot be done, ends it.
+static void begin_and_let_go(void)
+{
+    struct early early;
+    bool all = true;
+    early.in_passing = true;
+    fr_request_posted_look();
+    for (size_t skip = 0; claim_early(&early, skip) > 0;
+         skip += early.claimed_count - early.ended) {
+        (void)look_at_claimed(&early, false);
+        all = fr_request_arrivals_let_go(early.claimed, early.claimed_count) && all;
+        fr_request_table_unclaim(early.claimed, early.claimed_count);
+    }
+    if (!all)
+        fr_request_end_early();
+}
+
+void fr_request_look_in_passing(size_t bytes)
+{
+    enum { FEWEST = 8, MOST = 32, LEAST_BYTES = 4 << 20 };
+    static FR_TLS size_t made,
+        made_bytes; // requests since the last look, or since the first of MOST
+    made++;
+    made_bytes += bytes;
+    bool is_worth_a_look =
+        made >= FEWEST && made_bytes >= LEAST_BYTES && fr_request_alone &&
+        fr_rndv_incoming_left() >=
+            FEWEST + atomic_load_explicit(&fr_request_flying, memory_order_relaxed);
+    if (FR_UNLIKELY(is_worth_a_look)) {
+        fr_job_progress();
+        begin_and_let_go();
+    }
+    if (is_worth_a_look || made == MOST)
+        made = made_bytes = 0;
+}
+
 void fr_request_begin_claimed(struct fr_request_op *const *ops, size_t count)
 {
     struct early early;
+    early.in_passing = false;
     early.claimed_count = 0;
     for (size_t i = 0; i < count && fr_rndv_incoming_any(); i++) {
         if (ops[i] && ops[i]->receive.takes_rts && ops[i]->active && !ops[i]->delivered)

@@ -172,6 +172,10 @@ bool fr_request_arrival_poll(struct fr_request_op *op);
 // many have ended. A failure stays with its operation.
 size_t fr_request_arrivals_move(struct fr_request_op *const *ops, size_t count, bool waits);
 
+// Lets go of the messages that devices copy for operations, before this process goes where it may
+// not come back from soon. Returns whether all senders depend on nobody now.
+bool fr_request_arrivals_let_go(struct fr_request_op *const *ops, size_t count);
+
 // Waits until the arrival of an operation is over, and makes progress for others meanwhile. Returns
 // how it has ended.
 enum fr_status fr_request_arrival_finish(struct fr_request_op *op);

@@ -485,6 +485,16 @@ size_t fr_request_arrivals_move(struct fr_request_op *const *ops, size_t count, 
     return ended;
 }
 
+bool fr_request_arrivals_let_go(struct fr_request_op *const *ops, size_t count)
+{
+    bool all = true;
+    for (size_t i = 0; i < count; i++) {
+        if (ops[i]->arrival && ops[i]->arrival->is_short)
+            all = fr_rndv_receive_let_go(ops[i]->arrival->recv) && all;
+    }
+    return all;
+}
+
 enum fr_status fr_request_arrival_finish(struct fr_request_op *op)
 {
     fr_rndv_receive_finish(op->arrival->recv);

@@ -223,6 +223,13 @@ static bool has_landed(struct fr_rndv_flight *flight, bool waits, enum fr_status
     return over;
 }
 
+// Has a receive of a flight that is over leave it.
+static void leave(struct fr_rndv_flight *flight)
+{
+    if (fr_core_add_in_call(&flight->users, (size_t)-1) == 1)
+        free(flight);
+}
+
 // Notes the outcome of a piece, and tells the sender if it was the last one. The sender may have
 // died meanwhile.
 static void end_piece(struct fr_rndv_recv *recv, size_t bytes, enum fr_status status)
@@ -288,8 +295,7 @@ static bool land(struct fr_rndv_recv *recv)
     pull->alone = status != FR_OK && flight->has_others;
     if (!pull->alone)
         end_piece(recv, status == FR_OK ? pull->flying : 0, status);
-    if (fr_core_add_in_call(&flight->users, (size_t)-1) == 1)
-        free(flight);
+    leave(flight);
     return true;
 }
 
@@ -304,6 +310,22 @@ static bool is_down(struct fr_rndv_recv *recv, const struct fr_rndv_flight **alo
         return true;
     *aloft = flight;
     return false;
+}
+
+bool fr_rndv_get_is_flying(const struct fr_rndv_recv *recv)
+{
+    const struct fr_rndv_pull *pull = fr_rndv_pull_of(recv);
+    return pull->flight != NULL && pull->done == 0 && pull->flying == recv->incoming->bytes;
+}
+
+void fr_rndv_get_drop(struct fr_rndv_recv *recv)
+{
+    struct fr_rndv_flight *flight = fr_rndv_pull_of(recv)->flight;
+    if (flight != NULL) {
+        (void)end_flight(flight, true);
+        leave(flight);
+    }
+    fr_rndv_pull_close(recv);
 }
 
 static bool start_fused(const struct fr_rndv_recv *recv, size_t last,

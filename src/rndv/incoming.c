@@ -137,6 +137,14 @@ bool fr_rndv_incoming_any_here(void)
                                  atomic_load_explicit(&ledger->entered, memory_order_relaxed);
 }
 
+uint64_t fr_rndv_incoming_left(void)
+{
+    struct fr_rndv_ledger *ledger = fr_rndv_ledger_here();
+    return ledger == NULL ? 0
+                          : atomic_load_explicit(&ledger->entered, memory_order_relaxed) -
+                                atomic_load_explicit(&ledger->ended, memory_order_relaxed);
+}
+
 uint64_t fr_rndv_incoming_entered(void)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_here();
@@ -231,6 +239,11 @@ static enum fr_status begin_remote(struct fr_rndv_incoming *incoming)
 enum fr_status fr_rndv_incoming_begin(struct fr_rndv_incoming *incoming)
 {
     return incoming->slot != NULL ? begin_here(incoming) : begin_remote(incoming);
+}
+
+bool fr_rndv_incoming_let_go(const struct fr_rndv_incoming *incoming)
+{
+    return incoming->slot != NULL && fr_rndv_slot_let_go(incoming->slot, incoming->number);
 }
 
 void fr_rndv_incoming_refresh(struct fr_rndv_incoming *incoming)

@@ -10,6 +10,11 @@
 // FR_ERR_NOT_FOUND or FR_ERR_CANCELLED when the sender has given the message up.
 FR_MUST_CHECK enum fr_status fr_rndv_incoming_begin(struct fr_rndv_incoming *incoming);
 
+// Has a message of this host that was begun wait again, so that its sender depends on nobody while
+// this process is elsewhere. The sender knows that a device may be reading the bytes. Returns
+// false, with nothing done, if that is not possible.
+bool fr_rndv_incoming_let_go(const struct fr_rndv_incoming *incoming);
+
 // Tells senders that wait that this thread has begun to receive a message of this host. Begins a
 // sweep unless it is in one, which fr_rndv_sweep_end ends.
 void fr_rndv_sweep_take(const struct fr_rndv_incoming *incoming);

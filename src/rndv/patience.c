@@ -5,7 +5,8 @@
 // A receiver that works comes to the message sooner than a copy would pay. So the clock stands
 // still while it works, as far as that brings the message nearer. Each message taken of those
 // before it does. Other work does for one whole sweep at most, as that would have taken this
-// message. Nothing lasts for more than a second. Messages before this one are finite in number, so
+// message. A device that copies the message does while its host is elsewhere, for as long as most
+// copies take. Nothing lasts for more than a second. Messages before this one are finite in number, so
 // that patience ends whatever the receiver does.
 #include "config.h"
 
@@ -18,6 +19,7 @@
 
 enum {
     LONGEST_WORK_NS = 1000000000, // of a receiver that takes no message before this one
+    BUSY_NS = 1000000,            // of its device alone
     BLOCKED_PATIENCE_NS = 10000000,
     LEAST_PATIENCE_NS = 1000000000,
     MOST_PATIENCE_DOUBLED = 2,
@@ -143,6 +145,13 @@ static void note_taken(struct fr_rndv_send *send, const struct look *look, int64
         begin_patience(send, look, now);
 }
 
+// Returns whether the receiver has let go of the message while its device copies it.
+static bool is_busy(const struct fr_rndv_send *send)
+{
+    const struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send->index);
+    return atomic_load_explicit(&slot->word, memory_order_relaxed) & FR_SLOT_BUSY;
+}
+
 bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state)
 {
     int64_t now = fr_time_ns();
@@ -157,7 +166,8 @@ bool fr_rndv_send_has_waited(struct fr_rndv_send *send, enum fr_rndv_state state
     bool takes_this = state != FR_RNDV_ADVERTISED;
     if (takes_this)
         fr_rndv_send_note_pulled(send->address.to);
-    if ((takes_this || sweeps_on) && now - send->since_ns < LONGEST_WORK_NS) {
+    int64_t works_ns = takes_this || sweeps_on ? LONGEST_WORK_NS : is_busy(send) ? BUSY_NS : 0;
+    if (now - send->since_ns < works_ns) {
         send->working_ns = now;
         return false;
     }

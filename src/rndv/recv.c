@@ -88,12 +88,39 @@ static void begin_again(struct fr_rndv_recv *recv)
         fr_rndv_incoming_end(recv->incoming, false);
 }
 
-// Looks at the receives whose senders were asked for another scheme. Returns whether there is none
-// that still waits for it.
-static bool begin_retried(struct fr_rndv_recv *recvs, size_t count)
+bool fr_rndv_receive_let_go(struct fr_rndv_recv *recv)
+{
+    if (recv->incoming->location.scheme == FR_SCHEME_STAGED_GET)
+        return true; // the bytes have left the buffer
+    if (!recv->let_go)
+        recv->let_go = recv->state != NULL && recv->status == FR_OK &&
+                       recv->incoming->location.scheme == FR_SCHEME_GET &&
+                       fr_rndv_get_is_flying(recv) && fr_rndv_incoming_let_go(recv->incoming);
+    return recv->let_go;
+}
+
+// Takes up a receive again that was let go of. A message that has left its sender's buffer comes
+// from elsewhere, and what a device has read may have changed meanwhile.
+static void take_up(struct fr_rndv_recv *recv)
+{
+    enum fr_status status = fr_rndv_incoming_begin(recv->incoming);
+    recv->let_go = false;
+    if (status == FR_OK && recv->incoming->location.scheme == FR_SCHEME_GET)
+        return;
+    fr_rndv_get_drop(recv);
+    recv->status = recv->status == FR_OK ? status : recv->status;
+    if (status == FR_OK)
+        begin_by(recv);
+}
+
+// Looks at the receives whose senders were asked for another scheme, or were let go of. Returns
+// whether there is none that still waits for such a scheme.
+static bool begin_anew(struct fr_rndv_recv *recvs, size_t count)
 {
     bool all = true;
     for (size_t i = 0; i < count; i++) {
+        if (FR_UNLIKELY(recvs[i].let_go))
+            take_up(&recvs[i]);
         if (recvs[i].retrying)
             begin_again(&recvs[i]);
         all = all && !recvs[i].retrying;
@@ -174,7 +201,7 @@ static bool rest(const struct fr_rndv_recv *recvs, size_t count)
 // Moves messages on. Returns whether all are over.
 static bool poll(struct fr_rndv_recv *recvs, size_t count)
 {
-    bool all = begin_retried(recvs, count);
+    bool all = begin_anew(recvs, count);
     return pull_all(recvs, count) && end_all(recvs, count) && all;
 }
 

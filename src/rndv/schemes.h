@@ -66,6 +66,12 @@ enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv);
 bool fr_rndv_get_pull(struct fr_rndv_recv **recvs, size_t count);
 void fr_rndv_get_end(struct fr_rndv_recv *recv);
 
+// Returns whether all bytes of a pull are being copied, which needs nothing of the sender.
+bool fr_rndv_get_is_flying(const struct fr_rndv_recv *recv);
+
+// Ends a pull whose bytes may be wrong, when its copies are over. The sender is told nothing.
+void fr_rndv_get_drop(struct fr_rndv_recv *recv);
+
 // The rows of all schemes, for callers that have checked the number.
 extern FR_OWN const struct fr_rndv_scheme *const fr_rndv_schemes[FR_SCHEME_COUNT];
 

@@ -8,16 +8,25 @@ bool fr_rndv_slot_change(struct fr_rndv_slot *slot, uint64_t number, enum fr_rnd
                          enum fr_rndv_state to)
 {
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
-    while ((word & ~(FR_SLOT_TAKEN | FR_SLOT_DOUBTED)) == (number | FR_SLOT_IN(from))) {
+    while ((word & ~(FR_SLOT_TAKEN | FR_SLOT_DOUBTED | FR_SLOT_BUSY)) ==
+           (number | FR_SLOT_IN(from))) {
         if (to == FR_RNDV_PULLING && (word & FR_SLOT_DOUBTED) != 0)
             return false; // nobody pulls before the doubt is lifted
-        uint64_t changed = (word & ~FR_SLOT_STATE) | FR_SLOT_IN(to);
+        uint64_t changed = (word & ~(FR_SLOT_STATE | FR_SLOT_BUSY)) | FR_SLOT_IN(to);
         changed |= to == FR_RNDV_PULLING ? FR_SLOT_TAKEN : 0;
         if (atomic_compare_exchange_weak_explicit(&slot->word, &word, changed, memory_order_acq_rel,
                                                   memory_order_acquire))
             return true;
     }
     return false;
+}
+
+bool fr_rndv_slot_let_go(struct fr_rndv_slot *slot, uint64_t number)
+{
+    uint64_t word = number | FR_SLOT_IN(FR_RNDV_PULLING) | FR_SLOT_TAKEN; // never in doubt
+    uint64_t waiting = number | FR_SLOT_IN(FR_RNDV_ADVERTISED) | FR_SLOT_TAKEN | FR_SLOT_BUSY;
+    return atomic_compare_exchange_strong_explicit(&slot->word, &word, waiting,
+                                                   memory_order_acq_rel, memory_order_acquire);
 }
 
 bool fr_rndv_slot_doubt(int from, struct fr_rndv_slot *slot, uint64_t number, uint64_t marks)

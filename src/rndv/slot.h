@@ -24,14 +24,16 @@ static inline bool fr_rndv_state_is_over(enum fr_rndv_state state)
 // A slot's word holds the number of its message and its state: one more than fr_rndv_state, 0 for a
 // slot that is not in use. FR_SLOT_TAKEN says that the RTS has been received by another function
 // than the one that follows it. FR_SLOT_DOUBTED says that the receiver cannot tell whether the RTS
-// was cut off. The word changes by compare-and-swap, so that nobody with the number of an earlier
-// message can do anything to this one.
+// was cut off. FR_SLOT_BUSY says that the receiver's device may still read the bytes of a message
+// that its receiver has let go of. The word changes by compare-and-swap, so that nobody with the
+// number of an earlier message can do anything to this one.
 #define FR_SLOT_STATE   ((uint64_t)7)
 #define FR_SLOT_TAKEN   ((uint64_t)8)
 #define FR_SLOT_SPARE   ((uint64_t)0)
 #define FR_SLOT_IN(at)  ((uint64_t)(at) + 1)
 #define FR_SLOT_DOUBTED ((uint64_t)16)
-#define FR_SLOT_ONE     ((uint64_t)32) // the first number
+#define FR_SLOT_BUSY    ((uint64_t)32)
+#define FR_SLOT_ONE     ((uint64_t)64) // the first number
 #define FR_SLOT_NUMBERS (~(FR_SLOT_ONE - 1))
 
 #define FR_RNDV_NEVER UINT64_MAX       // `ready` of bytes that will never be there
@@ -97,6 +99,10 @@ static inline bool fr_rndv_word_is_waiting(uint64_t word)
 // has another number or state.
 bool fr_rndv_slot_change(struct fr_rndv_slot *slot, uint64_t number, enum fr_rndv_state from,
                          enum fr_rndv_state to);
+
+// Has a message that is being pulled wait again, busy. Returns false, with nothing done, if the
+// slot has another number or state.
+bool fr_rndv_slot_let_go(struct fr_rndv_slot *slot, uint64_t number);
 
 // Puts a waiting message in doubt: it may have been cut off. `marks` is FR_SLOT_DOUBTED, with
 // FR_SLOT_TAKEN or without; `from` is the rank of the sender. Returns false if the message no

@@ -62,6 +62,34 @@ static void round_listed(struct lane *lane)
         run_check(lane->run, requests[i] == MPI_REQUEST_NULL, "request %d was left behind", i);
 }
 
+// So many long messages that the first ones come while the last requests are made. Half of them
+// lie in host memory.
+enum { MANY = 20 };
+
+static void many_done(void *context, int i, const MPI_Status *status)
+{
+    struct lane *lane = context;
+    if (lane->sends)
+        return;
+    lane_status(lane, status, lane->tag, lane->bytes);
+    lane_got(lane, i, lane->bytes);
+}
+
+static void round_many(struct lane *lane)
+{
+    MPI_Request requests[MANY];
+    lane_sync(lane);
+    for (int i = 0; i < MANY; i++) {
+        if (lane->sends)
+            MPI_Isend(lane_give(lane, i, lane->bytes), (int)lane->bytes, MPI_BYTE, lane->partner,
+                      lane->tag, lane->comm, &requests[i]);
+        else
+            MPI_Irecv(lane_take(lane, i), (int)lane->bytes, MPI_BYTE, lane->partner, lane->tag,
+                      lane->comm, &requests[i]);
+    }
+    complete((enum completion)(lane->round % COMPLETIONS), MANY, requests, many_done, lane);
+}
+
 static void ignore_single(MPI_Request *request, bool test)
 {
     int flag = 0;
@@ -302,6 +330,7 @@ static const struct corner list[] = {
      .slots = REQUESTS,
      .most = 65536,
      .rounds = 12},
+    {.name = "many", .round = round_many, .slots = MANY, .least = 1 << 20, .rounds = 8},
     {.name = "Wait, ignoring",
      .round = round_ignoring,
      .variant = COMPLETE_WAIT,

@@ -140,6 +140,23 @@ size_t fr_request_arrivals_move(struct fr_request_op *const *group, size_t count
     return ended;
 }
 
+static unsigned let_go;
+static bool refuses_to_let_go;
+
+bool fr_request_arrivals_let_go(struct fr_request_op *const *group, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        let_go += group[i]->arrival && !refuses_to_let_go;
+    return !refuses_to_let_go;
+}
+
+static uint64_t left; // messages that have been sent
+
+uint64_t fr_rndv_incoming_left(void)
+{
+    return left;
+}
+
 // ---- not called, or of no account here
 
 bool fr_request_op_is_staged(const struct fr_request_op *op)
@@ -357,6 +374,55 @@ static void test_claimed(void)
         CHECK(!ops[i].arrival, "message %zu", i);
 }
 
+static void make_requests(unsigned count, size_t bytes)
+{
+    while (count-- > 0)
+        fr_request_look_in_passing(bytes);
+}
+
+// Calls that make requests look once these and the messages that have been sent are worth it, and
+// leave no sender waiting for the next call.
+static void test_in_passing(void)
+{
+    enum { SOME = 8, BYTES = 1 << 20 };
+    start(BYTES);
+    come_to(SOME);
+    left = SOME;
+    let_go = 0;
+    make_requests(SOME - 1, BYTES);
+    CHECK(begun == 0);
+    make_requests(1, BYTES);
+    CHECK(begun == SOME && let_go == SOME && landed_by_waiting == 0, "%u, %u", begun, let_go);
+    come_to(SOME + 1);
+    left = 2 * SOME - 1;
+    make_requests(4 * SOME, BYTES);
+    CHECK(begun == SOME, "too few have come");
+    left = 2 * SOME;
+    make_requests(SOME, BYTES);
+    CHECK(begun == SOME + 1 && let_go == 2 * SOME + 1, "%u, %u", begun, let_go);
+
+    start(4096);
+    come_to(MOST);
+    left = MOST;
+    make_requests(64 * SOME, 4096);
+    CHECK(begun == 0, "short messages");
+    make_requests(32, 1 << 17);
+    CHECK(begun == MOST, "%u", begun);
+
+    start(BYTES);
+    come_to(SOME);
+    refuses_to_let_go = true;
+    make_requests(32, BYTES);
+    CHECK(begun == SOME && fr_request_flying == 0, "%u, %zu under way", begun, fr_request_flying);
+    refuses_to_let_go = false;
+    start(BYTES);
+    come_to(SOME);
+    fr_request_alone = false;
+    make_requests(32, BYTES);
+    CHECK(begun == 0, "another thread may have to end them");
+    fr_request_alone = true;
+}
+
 static unsigned waits_for_device;
 
 static void wait_for_device(struct fr_request_op *op)
@@ -398,6 +464,7 @@ int main(void)
     test_long();
     test_waits();
     test_claimed();
+    test_in_passing();
     test_schedules();
     return check_result();
 }

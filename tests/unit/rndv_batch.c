@@ -91,6 +91,23 @@ static struct fr_rndv_send *start(unsigned i)
     return send;
 }
 
+static bool lets_go; // the receiver lets go of a window while devices copy it
+
+// Has every other message that the receiver has let go of leave its buffer, whose memory the
+// program then writes.
+static void leave_buffers(struct fr_rndv_send *const *sends, unsigned count)
+{
+    uint64_t let_go;
+    hear(&let_go, sizeof(let_go));
+    for (unsigned i = 0; i < count; i += 2) {
+        CHECK(fr_rndv_send_leave(sends[i]) == (let_go >> i & 1), "message %u", i);
+        if (let_go >> i & 1)
+            pair_fill(&sources[i % SOURCES], (size_t)(i / SOURCES) * SLOT_BYTES, bytes_of(i),
+                      ~seed_of(i));
+    }
+    process_say(1, &let_go, sizeof(let_go));
+}
+
 // Sends a window. A send is asked for its end only when the receiver has all, so that none leaves
 // its buffer. Returns whether all came by scheme get.
 static bool send_window(unsigned count)
@@ -107,6 +124,8 @@ static bool send_window(unsigned count)
         fr_rndv_send_sent(sends[i], true);
         CHECK(fr_rndv_send_push(sends[i]) == FR_OK);
     }
+    if (lets_go)
+        leave_buffers(sends, count);
     hear(&answer, sizeof(answer));
     for (unsigned i = 0; i < count; i++) {
         bool came = answer.came >> i & 1;
@@ -175,6 +194,16 @@ static unsigned long launches_so_far(void)
 static bool waits = true; // in place of beginning to receive, and looking again and again
 static bool was_at_once;  // such receives were over at the first look
 
+static void let_go_of(struct fr_rndv_recv *recvs, unsigned count)
+{
+    uint64_t let_go = 0;
+    for (unsigned i = 0; i < count; i++)
+        let_go |= (uint64_t)fr_rndv_receive_let_go(&recvs[i]) << i;
+    CHECK(was_at_once ? let_go == 0 : let_go != 0);
+    process_say(0, &let_go, sizeof(let_go));
+    hear(&let_go, sizeof(let_go));
+}
+
 static void receive(struct fr_rndv_recv *recvs, unsigned count)
 {
     if (waits) {
@@ -186,6 +215,8 @@ static void receive(struct fr_rndv_recv *recvs, unsigned count)
         fr_rndv_receive_begin(&recvs[i]);
     }
     was_at_once = fr_rndv_receive_poll(recvs, count);
+    if (lets_go)
+        let_go_of(recvs, count);
     if (count > 2)
         (void)fr_rndv_receive_land(recvs + 1, count - 2);
     for (unsigned i = count; i-- > 0;) { // the last first
@@ -361,6 +392,23 @@ static void run_begun(void)
     CHECK(exchange(MOST, 5, NULL, NONE, &used, &launches));
     CHECK(process_rank == 0 || launches == most_launches, "%lu launches", launches);
     CHECK(exchange(MOST, NONE, fail_launch, NONE, &used, &launches));
+    close_both();
+}
+
+// A receiver lets go of what its device copies. What its sender then takes out of the buffer comes
+// from elsewhere, and the program may write the buffer meanwhile.
+static void run_let_go(void)
+{
+    unsigned long used = 0, launches = 0;
+    open_both();
+    warm_up();
+    waits = false;
+    lets_go = true;
+    CHECK(!exchange(MOST, NONE, NULL, NONE, &used, &launches), "none has left its buffer");
+    CHECK(process_rank == 0 || launches > most_launches, "%lu launches", launches);
+    CHECK(!exchange(3, NONE, NULL, NONE, &used, &launches));
+    lets_go = false;
+    CHECK(exchange(MOST, NONE, NULL, NONE, &used, &launches));
     close_both();
 }
 
@@ -569,6 +617,7 @@ int main(int count, char **arguments)
         {.name = "graphs", .count = 2, .run = run_graphs, .common = {"FABRAIL_TUNING="}},
         {.name = "any", .count = 2, .run = run_any_fails, .common = {"FABRAIL_TUNING="}},
         {.name = "begun", .count = 2, .run = run_begun, .common = {"FABRAIL_TUNING="}},
+        {.name = "let-go", .count = 2, .run = run_let_go, .common = {"FABRAIL_TUNING="}},
         {.name = "any-begun", .count = 2, .run = run_any_begun, .common = {"FABRAIL_TUNING="}},
         {.name = "one", .count = 2, .run = run_one_fails, .common = {"FABRAIL_TUNING="}},
         {.name = "kept", .count = 3, .run = run_kept, .common = {"FABRAIL_TUNING="}},

@@ -26,6 +26,18 @@ static bool has_waited(struct fr_rndv_send *send)
     return fr_rndv_send_has_waited(send, FR_RNDV_ADVERTISED);
 }
 
+// A message that its receiver has begun to receive and let go of.
+static struct fr_rndv_send let_go(struct host_message *message)
+{
+    struct fr_rndv_send send = advertised(message->number / FR_SLOT_ONE);
+    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(message->index);
+    send.index = message->index;
+    CHECK(!fr_rndv_slot_let_go(slot, send.number), "nobody has begun");
+    CHECK(fr_rndv_slot_change(slot, send.number, FR_RNDV_ADVERTISED, FR_RNDV_PULLING) &&
+          fr_rndv_slot_let_go(slot, send.number));
+    return send;
+}
+
 // Asks for longer than the patience with a receiver that does nothing.
 static void check_waits(struct fr_rndv_send *send, const char *why)
 {
@@ -48,10 +60,23 @@ static void take(int from, uint64_t number)
 }
 
 // Each step of the receiver is followed by one of the sender.
-static void sender_steps(void)
+static void sender_steps(struct host_message *message)
 {
     struct fr_rndv_send send = advertised(5), later = advertised(100), first = advertised(1);
     check_ends(&send); // the receiver does nothing
+    send = let_go(message);
+    do { // its device does, for which the clock stands still for a moment
+        send.since_ns = 0;
+        (void)has_waited(&send);
+        (void)has_waited(&send);
+    } while (send.working_ns == send.since_ns);
+    check_ends(&send);
+    struct fr_rndv_slot *slot = fr_rndv_ledger_slot(send.index);
+    CHECK(fr_rndv_slot_change(slot, send.number, FR_RNDV_ADVERTISED, FR_RNDV_MOVING) &&
+          fr_rndv_slot_change(slot, send.number, FR_RNDV_MOVING, FR_RNDV_ADVERTISED));
+    send.since_ns = 0; // the bytes are no longer where that device reads
+    check_ends(&send);
+    CHECK(send.working_ns == send.since_ns);
     send = advertised(5);
     process_meet();
     process_meet(); // it takes a message before this one
@@ -134,7 +159,7 @@ static void run_patience(void)
     struct host_message message = host_advertise(1 - process_rank, 1, 1, 1);
     process_meet();
     if (process_rank == 0)
-        sender_steps();
+        sender_steps(&message);
     else
         receiver_steps();
     process_meet();

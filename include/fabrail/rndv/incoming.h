@@ -128,6 +128,9 @@ bool fr_rndv_incoming_any_here(void);
 // this one. It falls with one that MPI has not sent after all.
 uint64_t fr_rndv_incoming_entered(void);
 
+// Returns how many of them this process has not ended.
+uint64_t fr_rndv_incoming_left(void);
+
 // Returns whether a receive of a message would begin, or fail, without waiting for the sender's
 // notice of it.
 bool fr_rndv_incoming_may_begin(const struct fr_rndv_incoming *incoming);

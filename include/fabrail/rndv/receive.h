@@ -26,6 +26,7 @@ struct fr_rndv_recv {
     bool untouched;                    // it has failed before any byte came: another scheme may do
     bool on_device;                    // NICs write the bytes to device memory
     bool ahead;                        // a kernel has waited for the sender's, and not in vain
+    bool let_go;                       // its sender may take the bytes elsewhere meanwhile
     bool waits;                        // the caller waits for it, and does nothing else
     bool elsewhere;                    // MPI may be writing to the view's staging memory still
     enum fr_policy_verb verb;          // whether receiver reads or sender writes, of scheme rail
@@ -63,6 +64,12 @@ void fr_rndv_receive_finish(struct fr_rndv_recv *recv);
 
 // Returns why the bytes of a receive that is over have come the way that they did, for the report.
 const char *fr_rndv_receive_reason(const struct fr_rndv_recv *recv);
+
+// Lets go of a receive whose bytes a device is copying, before the caller goes where it may not come
+// back from soon: its sender then depends on nobody. The next of these functions takes it up again,
+// or from the beginning where the sender has moved the bytes. Returns false if the sender waits until
+// the receive is over all the same.
+bool fr_rndv_receive_let_go(struct fr_rndv_recv *recv);
 
 // Gives up a receive that fr_rndv_receive_begin has begun, and waits until nothing of it is under
 // way, which needs no help of its sender. Its status is then FR_ERR_CANCELLED.
