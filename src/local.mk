@@ -5,8 +5,5 @@ libfabrail_la_SOURCES = src/abi/stubs.S src/abi/lookup.S src/intercept/window_en
 libfabrail_la_LIBADD = libmodules.la
 libfabrail_la_LDFLAGS = -module -avoid-version -shared -no-undefined -Wl,--no-undefined \
     -Wl,-z,nodelete -Wl,--version-script=$(srcdir)/src/libfabrail.map
-libfabrail_la_DEPENDENCIES = libmodules.la src/libfabrail.map src/often.ld
-EXTRA_DIST += src/libfabrail.map src/often.ld
-if HAVE_LINKER_LIST
-libfabrail_la_LDFLAGS += -Wl,-T,$(srcdir)/src/often.ld
-endif
+libfabrail_la_DEPENDENCIES = libmodules.la src/libfabrail.map
+EXTRA_DIST += src/libfabrail.map

@@ -19,6 +19,10 @@
 // that no branch is slow by chance.
 #define FR_HOT __attribute__((hot, aligned(64)))
 
+// Marks a function that each call goes through that begins a message. These lie together, too:
+// where they lie as the files come, they push one another out of the CPU's cache for instructions.
+#define FR_OFTEN __attribute__((hot))
+
 // Names the lock that guards a field, for clang's thread-safety analysis.
 #ifdef __clang__
 #define FR_GUARDED_BY(lock) __attribute__((guarded_by(lock)))

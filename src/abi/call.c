@@ -31,7 +31,7 @@ static int refuse_missing(enum fr_fn fn)
     return fr_abi_mpi.ERR_UNSUPPORTED_OPERATION;
 }
 
-int fr_abi_call_at(enum fr_fn fn, void *address, const fr_word *a)
+FR_OFTEN int fr_abi_call_at(enum fr_fn fn, void *address, const fr_word *a)
 {
     switch (fr_abi_rows[fn].arg_count) {
     case 0:
@@ -71,7 +71,7 @@ int fr_abi_call_at(enum fr_fn fn, void *address, const fr_word *a)
     }
 }
 
-int fr_abi_call(enum fr_fn fn, const fr_word *args)
+FR_OFTEN int fr_abi_call(enum fr_fn fn, const fr_word *args)
 {
     void *address = fr_abi_address(fn);
     if (!address)

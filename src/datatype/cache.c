@@ -183,7 +183,7 @@ static struct fr_datatype_private *find_in_table(fr_word type) FR_REQUIRES(table
 }
 
 // Returns a further reference to a cached layout, NULL if there is none.
-static struct fr_datatype_private *find(fr_word type)
+static FR_OFTEN struct fr_datatype_private *find(fr_word type)
 {
     struct fr_datatype_private *entry = find_recent(type);
     if (FR_LIKELY(entry != NULL)) {
@@ -379,7 +379,7 @@ static enum fr_status make(fr_word type, struct fr_datatype_private **made)
     return FR_OK;
 }
 
-enum fr_status fr_datatype_acquire(fr_word type, const struct fr_layout **layout)
+FR_OFTEN enum fr_status fr_datatype_acquire(fr_word type, const struct fr_layout **layout)
 {
     struct fr_datatype_private *entry = find(type);
     if (FR_UNLIKELY(entry == NULL)) {

@@ -48,7 +48,7 @@ const char *fr_device_kind_name(enum fr_device_kind kind)
     return (unsigned)kind < FR_KIND_COUNT ? kinds[kind].name : "unknown";
 }
 
-unsigned fr_device_kind_caps(enum fr_device_kind kind)
+FR_OFTEN unsigned fr_device_kind_caps(enum fr_device_kind kind)
 {
     return kinds[kind].caps;
 }
@@ -114,7 +114,7 @@ static bool is_in_mapping(const struct fr_device_range *range, uintptr_t last)
            end.buffer_id == range->buffer_id;
 }
 
-void fr_device_classify(const void *address, size_t bytes, struct fr_device_range *range)
+FR_OFTEN void fr_device_classify(const void *address, size_t bytes, struct fr_device_range *range)
 {
     uintptr_t first = (uintptr_t)address;
     uintptr_t last = first + (bytes - 1);
@@ -133,7 +133,8 @@ void fr_device_classify(const void *address, size_t bytes, struct fr_device_rang
         *range = end;
 }
 
-void fr_device_classify_argument(const void *address, size_t bytes, struct fr_device_range *range)
+FR_OFTEN void fr_device_classify_argument(const void *address, size_t bytes,
+                                          struct fr_device_range *range)
 {
     static FR_TLS struct {
         uint64_t call;

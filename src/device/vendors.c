@@ -192,7 +192,7 @@ void fr_device_release(void)
         row->release();
 }
 
-enum fr_status fr_device_query(const void *address, struct fr_device_range *range)
+FR_OFTEN enum fr_status fr_device_query(const void *address, struct fr_device_range *range)
 {
     unsigned rows = find_rows();
     enum fr_status status = FR_OK;
@@ -206,7 +206,7 @@ enum fr_status fr_device_query(const void *address, struct fr_device_range *rang
     return status;
 }
 
-enum fr_status fr_device_query_id(const void *address, struct fr_device_range *range)
+FR_OFTEN enum fr_status fr_device_query_id(const void *address, struct fr_device_range *range)
 {
     unsigned rows = find_rows();
     enum fr_status status = FR_ERR_NOT_FOUND;
@@ -260,8 +260,8 @@ enum fr_status fr_device_adopt(int device)
     return fr_device_row(device)->adopt(device);
 }
 
-enum fr_status fr_device_sync_app_work(const struct fr_device_range *range, uintptr_t low,
-                                       size_t bytes)
+FR_OFTEN enum fr_status fr_device_sync_app_work(const struct fr_device_range *range, uintptr_t low,
+                                                size_t bytes)
 {
     if (bytes == 0 || !fr_device_owns(range))
         return FR_OK;

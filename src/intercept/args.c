@@ -106,7 +106,7 @@ static enum fr_status rewrite_packed(struct fr_request_op *op, const struct fr_s
     return status;
 }
 
-enum fr_status fr_intercept_args_rewrite(struct fr_request_op *op)
+FR_OFTEN enum fr_status fr_intercept_args_rewrite(struct fr_request_op *op)
 {
     size_t bytes = 0;
     for (unsigned v = 0; v < op->view_count; v++) {

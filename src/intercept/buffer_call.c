@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-void fr_intercept_find_object(struct fr_request_op *op)
+FR_OFTEN void fr_intercept_find_object(struct fr_request_op *op)
 {
     const struct fr_abi_row *row = &fr_abi_rows[op->fn];
     if (row->window >= 0) {
@@ -230,7 +230,7 @@ static bool leave_or_fail(struct fr_request_op *op, enum fr_status status, int *
 }
 
 // Serves a call; `status` is that of building its views. Owns the operation.
-static bool serve(struct fr_request_op *op, enum fr_status status, int *result)
+static FR_OFTEN bool serve(struct fr_request_op *op, enum fr_status status, int *result)
 {
     if (status != FR_OK)
         return leave_or_fail(op, status, result);
@@ -270,14 +270,15 @@ static bool needs_no_views(enum fr_fn fn)
            fr_intercept_passes_any_memory(fn, true);
 }
 
-static void look_after_others(void)
+static FR_OFTEN void look_after_others(void)
 {
     if (FR_UNLIKELY(fr_request_any_freed()))
         fr_request_poll_freed();
     fr_staging_trim();
 }
 
-static struct fr_request_op *make_op(enum fr_fn fn, const fr_word *args, enum fr_fn counted_as)
+static FR_OFTEN struct fr_request_op *make_op(enum fr_fn fn, const fr_word *args,
+                                              enum fr_fn counted_as)
 {
     struct fr_request_op *op = fr_request_op_new(fn, args);
     if (!op)
@@ -290,7 +291,7 @@ static struct fr_request_op *make_op(enum fr_fn fn, const fr_word *args, enum fr
     return op;
 }
 
-bool fr_intercept_serve(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *result)
+FR_OFTEN bool fr_intercept_serve(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *result)
 {
     look_after_others();
     if (needs_no_views(fn))

@@ -15,7 +15,7 @@
 #include <string.h>
 
 // Returns the facts that hold for any device memory in a function.
-static struct fr_policy_facts facts_of_function(enum fr_fn fn)
+static FR_OFTEN struct fr_policy_facts facts_of_function(enum fr_fn fn)
 {
     bool is_aware = fr_intercept_is_gpu_aware();
     return (struct fr_policy_facts){
@@ -111,8 +111,8 @@ static struct fr_policy_choice choose_path(const struct fr_request_op *op,
     return choice;
 }
 
-static void count_view(struct fr_request_op *op, const struct fr_staging_view *view,
-                       struct fr_policy_choice choice, const char *scheme)
+static FR_OFTEN void count_view(struct fr_request_op *op, const struct fr_staging_view *view,
+                                struct fr_policy_choice choice, const char *scheme)
 {
     if (FR_LIKELY(!fr_report_on))
         return;
@@ -186,7 +186,7 @@ static enum fr_buffer_outcome choose_for_device(struct fr_request_op *op,
     return FR_BUFFER_STAGED;
 }
 
-enum fr_buffer_outcome fr_intercept_choose_paths(struct fr_request_op *op, int *result)
+FR_OFTEN enum fr_buffer_outcome fr_intercept_choose_paths(struct fr_request_op *op, int *result)
 {
     enum fr_buffer_outcome all = FR_BUFFER_UNCHANGED;
     for (unsigned v = 0; v < op->view_count; v++) {

@@ -211,7 +211,7 @@ static int run(struct fr_request_op *op)
     return rc;
 }
 
-bool fr_intercept_call_self(struct fr_request_op *op, int *result)
+FR_OFTEN bool fr_intercept_call_self(struct fr_request_op *op, int *result)
 {
     bool is_passed = fr_intercept_is_gpu_aware() && fr_intercept_accepts_device_ptr(op->fn);
     if (is_passed || !(fr_core_settings()->paths & FR_PATH_BIT_PEER) || !is_on_self(op))

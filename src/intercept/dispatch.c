@@ -57,7 +57,7 @@ static bool is_host_buffer(fr_word word)
     return word == fr_abi_mpi.IN_PLACE || fr_device_is_surely_host((const void *)word);
 }
 
-bool fr_intercept_are_host_buffers(enum fr_fn fn, const fr_word *args)
+FR_OFTEN bool fr_intercept_are_host_buffers(enum fr_fn fn, const fr_word *args)
 {
     const struct fr_intercept_entry *entry = &fr_intercept_entries[fn];
     for (unsigned i = 0; i < entry->buffer_count; i++) {
@@ -270,8 +270,8 @@ static inline bool call(enum fr_fn fn, fr_word *args, struct needs needs, int *r
     return handled;
 }
 
-struct fr_intercept_verdict fr_intercept_dispatch_fully(unsigned slot, const fr_word *registers,
-                                                        const fr_word *stack)
+FR_OFTEN struct fr_intercept_verdict
+fr_intercept_dispatch_fully(unsigned slot, const fr_word *registers, const fr_word *stack)
 {
     const enum fr_fn fn = slot / 2;
     const struct fr_intercept_entry *entry = &fr_intercept_entries[fn];

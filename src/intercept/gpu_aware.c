@@ -25,7 +25,7 @@ static bool is_aware(void)
     return supported;
 }
 
-bool fr_intercept_is_gpu_aware(void)
+FR_OFTEN bool fr_intercept_is_gpu_aware(void)
 {
     enum { UNKNOWN, AWARE, UNAWARE };
     static _Atomic int known = UNKNOWN;

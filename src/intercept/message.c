@@ -210,7 +210,7 @@ void fr_intercept_messages_end(void)
     fr_rndv_close();
 }
 
-bool fr_intercept_receives(enum fr_fn fn)
+FR_OFTEN bool fr_intercept_receives(enum fr_fn fn)
 {
     enum fr_class class = fr_abi_rows[fn].class;
     return class == FR_CLASS_RECV || class == FR_CLASS_SENDRECV || class == FR_CLASS_REPLACE;
@@ -261,8 +261,8 @@ const char *fr_intercept_message_obstacle(const struct fr_request_op *op,
 
 // Describes a send for rendezvous; `view` is its buffer. Returns false for a send that cannot go
 // that way at all.
-static bool describe(const struct fr_request_op *op, const struct fr_staging_view *view,
-                     struct fr_rndv_message *message)
+static FR_OFTEN bool describe(const struct fr_request_op *op, const struct fr_staging_view *view,
+                              struct fr_rndv_message *message)
 {
     int peer = fr_abi_rows[op->fn].peer;
     if (!fr_intercept_rndv_is_enabled || !is_send(op, view) || op->parts.count ||
@@ -294,8 +294,8 @@ bool fr_intercept_sends_host(const struct fr_request_op *op, const struct fr_sta
            describe(op, view, &message);
 }
 
-bool fr_intercept_send_start(struct fr_request_op *op, struct fr_staging_view *view,
-                             struct fr_policy_scheme_choice *chosen)
+FR_OFTEN bool fr_intercept_send_start(struct fr_request_op *op, struct fr_staging_view *view,
+                                      struct fr_policy_scheme_choice *chosen)
 {
     struct fr_rndv_message message;
     if (op->persistent || !describe(op, view, &message) ||
@@ -305,7 +305,7 @@ bool fr_intercept_send_start(struct fr_request_op *op, struct fr_staging_view *v
     return true;
 }
 
-void fr_intercept_send_rewrite(struct fr_request_op *op)
+FR_OFTEN void fr_intercept_send_rewrite(struct fr_request_op *op)
 {
     size_t length = 0;
     if (FR_UNLIKELY(fr_report_on))
@@ -327,7 +327,7 @@ static bool is_sent(int rc)
 
 // Does the rest of a send after MPI was called with the RTS. `pushes` says whether the sender then
 // owed anything. A failure stays with the operation, for the call that completes it.
-static void follow_rts(struct fr_request_op *op, bool pushes, int rc)
+static FR_OFTEN void follow_rts(struct fr_request_op *op, bool pushes, int rc)
 {
     bool sent = is_sent(rc);
     fr_rndv_send_sent(op->send, sent);
@@ -395,7 +395,7 @@ static int send_and_receive(struct fr_request_op *op)
 
 // No part of the call may wait for another process before the sender's own part is done: a receiver
 // may be waiting for that.
-int fr_intercept_call_real(struct fr_request_op *op)
+FR_OFTEN int fr_intercept_call_real(struct fr_request_op *op)
 {
     if (FR_LIKELY(!op->send))
         return fr_request_call_real(op->fn, op->args);
@@ -410,7 +410,7 @@ int fr_intercept_call_real(struct fr_request_op *op)
     return rc;
 }
 
-void fr_intercept_mark_plain(const struct fr_request_op *op)
+FR_OFTEN void fr_intercept_mark_plain(const struct fr_request_op *op)
 {
     struct fr_rndv_address address;
     int peer = fr_abi_rows[op->fn].peer;

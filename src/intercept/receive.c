@@ -178,7 +178,7 @@ static bool needs_look_for_sending(enum fr_fn fn, const fr_word *args)
 
 // Serves functions that receive by matching. Calls that need no look at their buffers make no
 // operation.
-static bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *result)
+static FR_OFTEN bool receive(enum fr_fn fn, fr_word *args, enum fr_fn counted_as, int *result)
 {
     bool receives = fr_abi_rows[fn].class == FR_CLASS_RECV;
     fr_word first_type = fr_abi_handle(args[2]);

@@ -22,7 +22,7 @@ unsigned fr_intercept_named_ask(fr_word type)
 }
 
 // Elements of a derived datatype are left to the functions that decode it.
-bool fr_intercept_is_host_memory(fr_word buffer, int64_t count, fr_word type)
+FR_OFTEN bool fr_intercept_is_host_memory(fr_word buffer, int64_t count, fr_word type)
 {
     struct fr_device_range range;
     if (count <= 0 || fr_device_is_surely_host((const void *)buffer))

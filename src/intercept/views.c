@@ -10,8 +10,8 @@ static bool is_large(const struct fr_request_op *op)
     return fr_abi_rows[op->fn].flags & FR_ROW_LARGE;
 }
 
-int64_t fr_intercept_count_at(const struct fr_request_op *op, const struct fr_abi_side *side,
-                              int index)
+FR_OFTEN int64_t fr_intercept_count_at(const struct fr_request_op *op,
+                                       const struct fr_abi_side *side, int index)
 {
     fr_word given = op->args[side->count];
     if (!side->has_counts)
@@ -47,8 +47,9 @@ bool fr_intercept_measure_bytes(fr_word type, int64_t count, int64_t *bytes)
     return true;
 }
 
-enum fr_status fr_intercept_view_elements(struct fr_request_op *op, int64_t first, int64_t count,
-                                          fr_word type, struct fr_intercept_use use)
+FR_OFTEN enum fr_status fr_intercept_view_elements(struct fr_request_op *op, int64_t first,
+                                                   int64_t count, fr_word type,
+                                                   struct fr_intercept_use use)
 {
     const struct fr_layout *layout = NULL;
     if (count < 0)
@@ -117,8 +118,9 @@ static enum fr_status view_array(struct fr_request_op *op, const struct fr_abi_s
     return status;
 }
 
-enum fr_status fr_intercept_view_side(struct fr_request_op *op, const struct fr_abi_side *side,
-                                      int copies, struct fr_intercept_use use)
+FR_OFTEN enum fr_status fr_intercept_view_side(struct fr_request_op *op,
+                                               const struct fr_abi_side *side, int copies,
+                                               struct fr_intercept_use use)
 {
     bool is_one = !side->has_counts && use.own < 0 && !use.apart;
     enum fr_status status =
@@ -310,7 +312,7 @@ static enum fr_status partitioned(struct fr_request_op *op, bool receives)
                       receives ? FR_USE_OUT : FR_USE_IN);
 }
 
-enum fr_status fr_intercept_views_build(struct fr_request_op *op)
+FR_OFTEN enum fr_status fr_intercept_views_build(struct fr_request_op *op)
 {
     switch (fr_abi_rows[op->fn].class) {
     case FR_CLASS_SEND:

@@ -172,7 +172,7 @@ static size_t list_next(struct buffer *next, size_t max)
 }
 
 // Looks at the next buffers, `most` at most.
-static void look(size_t most)
+static FR_OFTEN void look(size_t most)
 {
     struct buffer next[LOOK_AT];
     size_t looked = 0, count = 0;

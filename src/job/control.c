@@ -307,7 +307,7 @@ static bool take_here(struct fr_job_control_message *message)
     return false;
 }
 
-bool fr_job_control_any(void)
+FR_OFTEN bool fr_job_control_any(void)
 {
     return fr_job_host_any() || any_elsewhere;
 }

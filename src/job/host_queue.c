@@ -352,7 +352,7 @@ static bool find_queue(void)
     return fr_job_host_any();
 }
 
-bool fr_job_host_any(void)
+FR_OFTEN bool fr_job_host_any(void)
 {
     struct fr_job_control_cell *cell = atomic_load_explicit(&next_cell, memory_order_acquire);
     if (FR_UNLIKELY(cell == NULL))

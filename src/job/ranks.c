@@ -96,7 +96,7 @@ static struct fr_job_remembered *find(fr_word comm)
     return remembered;
 }
 
-struct fr_job_remembered *fr_job_recall(fr_word comm)
+FR_OFTEN struct fr_job_remembered *fr_job_recall(fr_word comm)
 {
     uint64_t now = atomic_load_explicit(&gone, memory_order_acquire);
     if (FR_LIKELY(last.remembered && last.gone == now && last.remembered->comm == comm))
@@ -282,7 +282,7 @@ int fr_job_rank_in(fr_word comm, int rank, uint64_t *id)
     return ranks->in_world[rank];
 }
 
-int fr_job_rank_named(fr_word comm, int rank, uint64_t *name)
+FR_OFTEN int fr_job_rank_named(fr_word comm, int rank, uint64_t *name)
 {
     struct fr_job_remembered *remembered = fr_job_recall(comm);
     if (!remembered || !remembered->name) // perhaps no communicator at all

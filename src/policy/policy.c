@@ -34,7 +34,7 @@ static const char *reason_for_fabric(const struct fr_policy_facts *facts)
                                                 : "the communicator has multi-node NVLink";
 }
 
-struct fr_policy_choice fr_policy_choose(const struct fr_policy_facts *facts)
+FR_OFTEN struct fr_policy_choice fr_policy_choose(const struct fr_policy_facts *facts)
 {
     bool may_pass = facts->paths & FR_PATH_BIT_PASS;
     bool may_stage = facts->paths & FR_PATH_BIT_HOST;

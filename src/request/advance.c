@@ -96,7 +96,7 @@ static void step_all(void)
         index += !step(op);
 }
 
-void fr_request_advance_all(void)
+FR_OFTEN void fr_request_advance_all(void)
 {
     if (FR_UNLIKELY(atomic_load_explicit(&count, memory_order_relaxed) != 0) && !is_inside)
         step_all();

@@ -26,7 +26,7 @@ enum {
 _Atomic size_t fr_request_expected;
 _Atomic bool fr_request_awaited;
 
-void fr_request_expect(int count)
+FR_OFTEN void fr_request_expect(int count)
 {
     if (count == 0)
         return;
@@ -387,7 +387,7 @@ int fr_request_wait_for_epoch(const fr_word *args)
     return test_until_over(FR_FN_MPI_Win_wait, args, NULL);
 }
 
-int fr_request_call_real(enum fr_fn fn, const fr_word *args)
+FR_OFTEN int fr_request_call_real(enum fr_fn fn, const fr_word *args)
 {
     if (!fr_request_is_awaited() || fr_abi_rows[fn].request >= 0)
         return fr_abi_call(fn, args);

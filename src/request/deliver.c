@@ -20,7 +20,7 @@ static bool copies_in(const struct fr_request_op *op)
     return copies;
 }
 
-enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count)
+FR_OFTEN enum fr_status fr_request_copy_in(struct fr_request_op *const *ops, size_t count)
 {
     struct fr_device_batch batch;
     enum fr_status status = FR_OK;

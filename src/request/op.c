@@ -41,7 +41,7 @@ static bool pool_give(struct fr_request_op *op)
     return room;
 }
 
-struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args)
+FR_OFTEN struct fr_request_op *fr_request_op_new(enum fr_fn fn, const fr_word *args)
 {
     struct fr_request_op *op = pool_take();
     if (!op) {
@@ -83,7 +83,7 @@ static void free_schedule(struct fr_request_schedule *schedule)
     free(schedule);
 }
 
-bool fr_request_op_is_staged(const struct fr_request_op *op)
+FR_OFTEN bool fr_request_op_is_staged(const struct fr_request_op *op)
 {
     for (unsigned v = 0; v < op->view_count; v++) {
         if (fr_staging_is_staged(&op->views[v]))
@@ -142,7 +142,8 @@ static enum fr_status grow_blocks(struct fr_request_op *op, size_t count)
     return FR_OK;
 }
 
-enum fr_status fr_request_op_add_view(struct fr_request_op *op, unsigned arg, size_t most_blocks)
+FR_OFTEN enum fr_status fr_request_op_add_view(struct fr_request_op *op, unsigned arg,
+                                               size_t most_blocks)
 {
     size_t count = op->block_count + most_blocks;
     enum fr_status status = op->view_count == FR_MAX_VIEWS ? FR_ERR_LIMIT : FR_OK;
@@ -162,7 +163,7 @@ static size_t aligned(size_t bytes)
     return (bytes + ARRAY_ALIGNMENT - 1) & ~(size_t)(ARRAY_ALIGNMENT - 1);
 }
 
-enum fr_status fr_request_op_reserve(struct fr_request_op *op, size_t bytes)
+FR_OFTEN enum fr_status fr_request_op_reserve(struct fr_request_op *op, size_t bytes)
 {
     if (op->arrays_capacity >= bytes)
         return FR_OK;

@@ -298,7 +298,7 @@ static bool make_incomplete(void *request)
                   FR_PTR(request)) == fr_abi_mpi.SUCCESS;
 }
 
-bool fr_request_make_complete(void *request)
+FR_OFTEN bool fr_request_make_complete(void *request)
 {
     if (!make_incomplete(request))
         return false;

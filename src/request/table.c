@@ -45,7 +45,7 @@ static bool make_table(void) FR_REQUIRES(table_lock)
     return FR_HASH_HAS(&anchor);
 }
 
-static void insert(struct fr_request_op *op) FR_REQUIRES(table_lock)
+static FR_OFTEN void insert(struct fr_request_op *op) FR_REQUIRES(table_lock)
 {
     struct fr_request_op *first = NULL;
     unsigned hash;
@@ -237,7 +237,7 @@ static void describe(struct fr_request_op *op)
     op->plain = takes_once && !staged && !op->send && !op->parts.count;
 }
 
-void fr_request_table_add(struct fr_request_op *op, fr_word request)
+FR_OFTEN void fr_request_table_add(struct fr_request_op *op, fr_word request)
 {
     fr_request_table_make_way(request);
     if (op->key != request) // else another thread may be going on with its schedule, and read it

@@ -237,7 +237,7 @@ static bool has_come(const struct fr_request_op *op)
                fr_abi_mpi.SUCCESS;
 }
 
-int fr_request_track(struct fr_request_op *op, void *request)
+FR_OFTEN int fr_request_track(struct fr_request_op *op, void *request)
 {
     _Alignas(16) char status[FR_STATUS_BYTES] = {0};
     fr_word handle = fr_abi_handle_load(request, 0);

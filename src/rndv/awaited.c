@@ -93,7 +93,7 @@ static __attribute__((noinline, cold)) bool look(struct fr_rndv_ledger *ledger)
 }
 
 // Most processes are never awaited. Senders of other hosts tell so by messages.
-bool fr_rndv_is_awaited(void)
+FR_OFTEN bool fr_rndv_is_awaited(void)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_here();
     if (ledger != NULL &&

@@ -21,8 +21,9 @@
 
 // ---- the sender
 
-static enum fr_status start(struct fr_rndv_send *send, const struct fr_policy_message *facts,
-                            struct fr_rndv_location *location, uint64_t *ready)
+static FR_OFTEN enum fr_status start(struct fr_rndv_send *send,
+                                     const struct fr_policy_message *facts,
+                                     struct fr_rndv_location *location, uint64_t *ready)
 {
     const struct fr_staging_view *view = &send->view;
     uintptr_t low = view->base + (uintptr_t)view->first;

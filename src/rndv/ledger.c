@@ -70,7 +70,7 @@ unsigned fr_rndv_ledger_count(void)
     return atomic_load_explicit(&slot_count, memory_order_relaxed);
 }
 
-bool fr_rndv_ledger_is_crowded(void)
+FR_OFTEN bool fr_rndv_ledger_is_crowded(void)
 {
     return atomic_load_explicit(&used_count, memory_order_relaxed) >= FR_RNDV_FIRST_SLOTS;
 }
@@ -130,7 +130,7 @@ static bool is_too_early(void)
     return fr_job_process_of(rank) != NULL && !fr_job_control_reaches(rank);
 }
 
-struct fr_rndv_ledger *fr_rndv_ledger_own(void)
+FR_OFTEN struct fr_rndv_ledger *fr_rndv_ledger_own(void)
 {
     struct fr_rndv_ledger *ledger = atomic_load_explicit(&own, memory_order_acquire);
     struct fr_rndv_ledger *none = NULL;
@@ -197,7 +197,7 @@ void fr_rndv_mark_plain(const struct fr_rndv_address *address, size_t length, bo
         fr_rndv_replica_tell_plain(address, length, after, news == FR_PLAIN_BEYOND);
 }
 
-bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address, size_t length)
+FR_OFTEN bool fr_rndv_ledger_is_closed_to(const struct fr_rndv_address *address, size_t length)
 {
     return fr_rndv_plain_has(FR_PLAIN_TO, address, length) ||
            (fr_rndv_replica_assumes_plain(address->to) && fr_rndv_marks_rts((int64_t)length));
@@ -210,7 +210,7 @@ static bool goes_to(const struct fr_rndv_slot *slot, const struct fr_rndv_addres
            atomic_load_explicit(&slot->tag, memory_order_relaxed) == address->tag;
 }
 
-bool fr_rndv_ledger_is_doubted(const struct fr_rndv_address *address)
+FR_OFTEN bool fr_rndv_ledger_is_doubted(const struct fr_rndv_address *address)
 {
     const struct fr_rndv_ledger *ledger = atomic_load_explicit(&own, memory_order_acquire);
     if (FR_LIKELY(ledger == NULL ||
@@ -272,7 +272,7 @@ static size_t find_slot(const struct fr_rndv_ledger *ledger)
 
 // Sets or clears the bit of a slot, which says where receivers have to look. They may find a
 // message there that is not advertised yet, or no longer.
-static void mark_in_use(struct fr_rndv_ledger *ledger, size_t index, bool in_use)
+static FR_OFTEN void mark_in_use(struct fr_rndv_ledger *ledger, size_t index, bool in_use)
     FR_REQUIRES(&ledger_lock)
 {
     uint64_t used = atomic_load_explicit(&ledger->in_use[index / 64], memory_order_relaxed);
@@ -376,11 +376,11 @@ static bool extend(struct fr_rndv_ledger *ledger)
     return true;
 }
 
-enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, bool shared,
-                                        uint64_t sizes, uint64_t ready,
-                                        const struct fr_rndv_location *location,
-                                        const union fr_rndv_extra *extra, unsigned *index,
-                                        uint64_t *number)
+FR_OFTEN enum fr_status fr_rndv_ledger_advertise(const struct fr_rndv_address *address, bool shared,
+                                                 uint64_t sizes, uint64_t ready,
+                                                 const struct fr_rndv_location *location,
+                                                 const union fr_rndv_extra *extra, unsigned *index,
+                                                 uint64_t *number)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_own();
     size_t entered = 0;
@@ -407,7 +407,7 @@ static void stop_announcing(struct own_slot *slot)
 }
 
 // The facts are this thread's while it announces.
-FR_UNANALYSED void fr_rndv_ledger_sent(unsigned index)
+FR_OFTEN FR_UNANALYSED void fr_rndv_ledger_sent(unsigned index)
 {
     stop_announcing(&own_slots[index]);
 }

@@ -121,7 +121,7 @@ static FR_TLS struct {
     struct fr_policy_scheme_choice choice; // without a reason: none
 } last_chosen;
 
-static bool is_last(int to, const struct fr_staging_view *view)
+static FR_OFTEN bool is_last(int to, const struct fr_staging_view *view)
 {
     const struct fr_ipc_handle *handle = &last.location.handle;
     uint64_t offset = view->base + (uintptr_t)view->first - handle->base;
@@ -189,9 +189,9 @@ static bool takes_turns_with(int to)
 
 // Most messages are of memory that their receiver is known to have mapped. They go by scheme get,
 // whatever the facts that are not asked for here.
-struct fr_rndv_location *fr_rndv_message_known(const struct fr_rndv_message *message,
-                                               struct fr_policy_message *facts,
-                                               struct fr_policy_scheme_choice *choice)
+FR_OFTEN struct fr_rndv_location *fr_rndv_message_known(const struct fr_rndv_message *message,
+                                                        struct fr_policy_message *facts,
+                                                        struct fr_policy_scheme_choice *choice)
 {
     const int to = message->address.to;
     if (message->must_leave || to == fr_job_rank() ||
@@ -274,7 +274,7 @@ static bool may_be_confused(const struct fr_rndv_message *message)
 
 // Where the receiver has threads and any byte may be the last, the shortest lengths take turns.
 // Otherwise the first one will do.
-size_t fr_rndv_message_length(const struct fr_rndv_message *message, const char **reason)
+FR_OFTEN size_t fr_rndv_message_length(const struct fr_rndv_message *message, const char **reason)
 {
     enum { TURNS = 8, MULTIPLES = FR_RNDV_RTS_LONGEST / FR_RNDV_RTS_PRIME };
     static _Atomic unsigned turns;

@@ -123,7 +123,7 @@ void fr_rndv_progress(const struct fr_device_range *user)
     go_on_with(FR_RNDV_WINDOWS);
 }
 
-void fr_rndv_progress_in_passing(const struct fr_device_range *user)
+FR_OFTEN void fr_rndv_progress_in_passing(const struct fr_device_range *user)
 {
     enum { CALLS_A_LOOK = 16 };
     static FR_TLS unsigned calls;

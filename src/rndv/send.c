@@ -98,8 +98,8 @@ static bool tell_receiver(const struct fr_rndv_send *send, const struct fr_rndv_
     return fr_rndv_entry_send(send->address.to, FR_CONTROL_RTS, &entry, must);
 }
 
-static enum fr_status enter(struct fr_rndv_send *send, const struct fr_rndv_location *location,
-                            uint64_t ready)
+static FR_OFTEN enum fr_status enter(struct fr_rndv_send *send,
+                                     const struct fr_rndv_location *location, uint64_t ready)
 {
     union fr_rndv_extra extra;
     bool has_extra = send->table != NULL || (send->scheme->flags & FR_RNDV_GATED);
@@ -165,8 +165,8 @@ void fr_rndv_send_destroy(struct fr_rndv_send *send)
 }
 
 // Tries to start a send by the scheme of its location.
-static enum fr_status try(struct fr_rndv_send *send, const struct fr_policy_message *facts,
-                          struct fr_rndv_location *location)
+static FR_OFTEN enum fr_status try(struct fr_rndv_send *send, const struct fr_policy_message *facts,
+                                   struct fr_rndv_location *location)
 {
     uint64_t ready = 0;
     send->scheme = fr_rndv_schemes[location->scheme];
@@ -189,8 +189,9 @@ static enum fr_status try_anew(struct fr_rndv_send *send, enum fr_policy_scheme 
     return try(send, facts, &location);
 }
 
-enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message, struct fr_rndv_send **out,
-                                  struct fr_policy_scheme_choice *choice)
+FR_OFTEN enum fr_status fr_rndv_send_start(const struct fr_rndv_message *message,
+                                           struct fr_rndv_send **out,
+                                           struct fr_policy_scheme_choice *choice)
 {
     struct fr_policy_message facts;
     struct fr_ipc_handle handle;
@@ -243,7 +244,7 @@ uint64_t fr_rndv_send_number(const struct fr_rndv_send *send)
     return send->number;
 }
 
-const unsigned char *fr_rndv_send_rts(const struct fr_rndv_send *send, size_t *length)
+FR_OFTEN const unsigned char *fr_rndv_send_rts(const struct fr_rndv_send *send, size_t *length)
 {
     *length = send->length;
     return send->rts;
@@ -254,7 +255,7 @@ bool fr_rndv_send_is_pulled(const struct fr_rndv_send *send)
     return fr_rndv_ledger_state(send->index) == FR_RNDV_PULLED;
 }
 
-bool fr_rndv_send_needs_push(const struct fr_rndv_send *send)
+FR_OFTEN bool fr_rndv_send_needs_push(const struct fr_rndv_send *send)
 {
     return send->scheme->flags & FR_RNDV_NEEDS_PUSH;
 }
@@ -264,7 +265,7 @@ bool fr_rndv_send_waits(const struct fr_rndv_send *send)
     return send->waits;
 }
 
-void fr_rndv_send_sent(struct fr_rndv_send *send, bool sent)
+FR_OFTEN void fr_rndv_send_sent(struct fr_rndv_send *send, bool sent)
 {
     fr_rndv_ledger_sent(send->index);
     atomic_store_explicit(&send->sent, sent, memory_order_release);

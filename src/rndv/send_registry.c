@@ -25,7 +25,7 @@ static struct {
 static _Atomic uint64_t seen;    // refusals and requests that have been followed
 static _Atomic uint64_t scanned; // those that were there at the last look at all sends
 
-void fr_rndv_registry_add(struct fr_rndv_send *send)
+FR_OFTEN void fr_rndv_registry_add(struct fr_rndv_send *send)
 {
     atomic_store_explicit(&sends[send->index].send, send, memory_order_release);
 }

@@ -48,7 +48,7 @@ static uint64_t draw_id(void)
     return ID_MARK | (atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1);
 }
 
-unsigned fr_staging_class_of(size_t bytes)
+FR_OFTEN unsigned fr_staging_class_of(size_t bytes)
 {
     if (bytes <= (size_t)1 << MIN_SHIFT)
         return 0;
@@ -61,7 +61,7 @@ unsigned fr_staging_class_of(size_t bytes)
     return index < FR_STAGING_CLASSES ? (unsigned)index : FR_STAGING_CLASSES;
 }
 
-size_t fr_staging_class_bytes(unsigned class_index)
+FR_OFTEN size_t fr_staging_class_bytes(unsigned class_index)
 {
     if (class_index < POWER_CLASSES)
         return (size_t)1 << (MIN_SHIFT + class_index);
@@ -70,7 +70,7 @@ size_t fr_staging_class_bytes(unsigned class_index)
     return ((size_t)1 << shift) + (beyond % STEPS_A_DOUBLING + 1) * ((size_t)1 << (shift - 2));
 }
 
-size_t fr_staging_region_bytes(unsigned class_index)
+FR_OFTEN size_t fr_staging_region_bytes(unsigned class_index)
 {
     size_t bytes = fr_staging_class_bytes(class_index);
     return bytes < REGION_BYTES ? REGION_BYTES : bytes;

@@ -60,7 +60,7 @@ static enum fr_status borrow(struct fr_staging_view *view, size_t bytes)
     return fr_staging_borrow(bytes, &view->lease);
 }
 
-enum fr_status fr_staging_view_open(struct fr_staging_view *view)
+FR_OFTEN enum fr_status fr_staging_view_open(struct fr_staging_view *view)
 {
     size_t total = data_bytes(view);
     enum fr_staging_shape shape = choose_shape(view, total);

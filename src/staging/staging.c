@@ -54,7 +54,7 @@ static void leave_idle(struct fr_staging_region *region) FR_REQUIRES(&workspace_
     idle_bytes -= region->bytes;
 }
 
-static void lend_block(struct fr_staging_block *block) FR_REQUIRES(&workspace_lock)
+static FR_OFTEN void lend_block(struct fr_staging_block *block) FR_REQUIRES(&workspace_lock)
 {
     struct fr_staging_region *region = block->region;
     fr_list_remove(&block->free_link);
@@ -280,7 +280,7 @@ static struct fr_staging_block *borrow_cached(unsigned class_index)
     return block;
 }
 
-enum fr_status fr_staging_try_borrow(size_t bytes, struct fr_staging_lease *lease)
+FR_OFTEN enum fr_status fr_staging_try_borrow(size_t bytes, struct fr_staging_lease *lease)
 {
     unsigned class_index = fr_staging_class_of(bytes);
     if (bytes == 0 || class_index >= FR_STAGING_CLASSES)
@@ -298,7 +298,7 @@ enum fr_status fr_staging_try_borrow(size_t bytes, struct fr_staging_lease *leas
     return FR_OK;
 }
 
-enum fr_status fr_staging_borrow(size_t bytes, struct fr_staging_lease *lease)
+FR_OFTEN enum fr_status fr_staging_borrow(size_t bytes, struct fr_staging_lease *lease)
 {
     enum fr_status status = fr_staging_try_borrow(bytes, lease);
     if (status == FR_ERR_NO_MEMORY)

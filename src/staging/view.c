@@ -101,7 +101,7 @@ static void classify_absolute(struct fr_staging_view *view)
         view->mixed || !fr_device_owns(&view->range) || !fr_staging_view_is_in_range(view);
 }
 
-void fr_staging_view_measure(struct fr_staging_view *view)
+FR_OFTEN void fr_staging_view_measure(struct fr_staging_view *view)
 {
     ptrdiff_t first = PTRDIFF_MAX, last = PTRDIFF_MIN;
     view->in_bytes = 0;
@@ -133,7 +133,7 @@ void fr_staging_views_measure(struct fr_staging_view *views, size_t count)
         fr_staging_view_measure(&views[i]);
 }
 
-bool fr_staging_view_is_in_one_piece(const struct fr_staging_view *view)
+FR_OFTEN bool fr_staging_view_is_in_one_piece(const struct fr_staging_view *view)
 {
     return view->block_count == 1 && view->blocks[0].layout->contiguous && !view->absolute &&
            fr_staging_view_is_in_range(view);

@@ -129,7 +129,7 @@ static enum fr_status guess(const void *address, CUresult result, struct fr_devi
     return FR_OK;
 }
 
-enum fr_status fr_cuda_query(const void *address, struct fr_device_range *range)
+FR_OFTEN enum fr_status fr_cuda_query(const void *address, struct fr_device_range *range)
 {
     uint64_t answers[ASK_COUNT] = {0};
     void *slots[ASK_COUNT] = {&answers[0], &answers[1], &answers[2], &answers[3], &answers[4],
@@ -143,7 +143,7 @@ enum fr_status fr_cuda_query(const void *address, struct fr_device_range *range)
     return FR_OK;
 }
 
-enum fr_status fr_cuda_query_id(const void *address, struct fr_device_range *range)
+FR_OFTEN enum fr_status fr_cuda_query_id(const void *address, struct fr_device_range *range)
 {
     static CUpointer_attribute attributes[] = {
         CU_POINTER_ATTRIBUTE_BUFFER_ID,

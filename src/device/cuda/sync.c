@@ -217,7 +217,7 @@ static bool is_inside(const struct fr_device_range *range, uintptr_t low, uintpt
     return range->kind < FR_KIND_VMM && low >= range->base && high - range->base <= range->bytes;
 }
 
-static bool is_known_synced(const struct fr_device_range *range, bool inside)
+static FR_OFTEN bool is_known_synced(const struct fr_device_range *range, bool inside)
 {
     if (inside && is_synced(range->buffer_id))
         return true;
@@ -225,8 +225,8 @@ static bool is_known_synced(const struct fr_device_range *range, bool inside)
     return (waited_devices & bit_of(range)) != 0;
 }
 
-enum fr_status fr_cuda_sync_app_work(const struct fr_device_range *range, uintptr_t low,
-                                     uintptr_t high)
+FR_OFTEN enum fr_status fr_cuda_sync_app_work(const struct fr_device_range *range, uintptr_t low,
+                                              uintptr_t high)
 {
     bool inside = is_inside(range, low, high);
     struct fr_device_scope scope;
