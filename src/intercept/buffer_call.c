@@ -234,7 +234,10 @@ static FR_OFTEN bool serve(struct fr_request_op *op, enum fr_status status, int 
 {
     if (status != FR_OK)
         return leave_or_fail(op, status, result);
-    switch (fr_abi_rows[op->fn].class) {
+    const struct fr_abi_row *row = &fr_abi_rows[op->fn];
+    if (row->shape && fr_intercept_call_self(op, result))
+        return true;
+    switch (row->class) {
     case FR_CLASS_REDUCE_LOCAL:
         if (!fr_intercept_reduce_local(op, result))
             break;
@@ -253,8 +256,6 @@ static FR_OFTEN bool serve(struct fr_request_op *op, enum fr_status status, int 
             return true;
         break;
     default:
-        if (fr_intercept_call_self(op, result))
-            return true;
         break;
     }
     return status == FR_OK ? stage_and_run(op, result) : leave_or_fail(op, status, result);

@@ -189,8 +189,7 @@ static void drop_counts(struct fr_request_op *op, const struct fr_abi_side *side
 static bool is_on_self(const struct fr_request_op *op)
 {
     struct fr_intercept_shape comm;
-    return fr_abi_rows[op->fn].shape && fr_intercept_shape_of(op->object, &comm) == FR_OK &&
-           comm.size == 1 && !comm.inter;
+    return fr_intercept_shape_of(op->object, &comm) == FR_OK && comm.size == 1 && !comm.inter;
 }
 
 // Calls the real function without data, and makes the copies. Owns the operation.
@@ -211,7 +210,7 @@ static int run(struct fr_request_op *op)
     return rc;
 }
 
-FR_OFTEN bool fr_intercept_call_self(struct fr_request_op *op, int *result)
+bool fr_intercept_call_self(struct fr_request_op *op, int *result)
 {
     bool is_passed = fr_intercept_is_gpu_aware() && fr_intercept_accepts_device_ptr(op->fn);
     if (is_passed || !(fr_core_settings()->paths & FR_PATH_BIT_PEER) || !is_on_self(op))

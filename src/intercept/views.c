@@ -118,9 +118,8 @@ static enum fr_status view_array(struct fr_request_op *op, const struct fr_abi_s
     return status;
 }
 
-FR_OFTEN enum fr_status fr_intercept_view_side(struct fr_request_op *op,
-                                               const struct fr_abi_side *side, int copies,
-                                               struct fr_intercept_use use)
+enum fr_status fr_intercept_view_side(struct fr_request_op *op, const struct fr_abi_side *side,
+                                      int copies, struct fr_intercept_use use)
 {
     bool is_one = !side->has_counts && use.own < 0 && !use.apart;
     enum fr_status status =
@@ -134,16 +133,16 @@ FR_OFTEN enum fr_status fr_intercept_view_side(struct fr_request_op *op,
 // ---- by class
 
 // Views one block of the buffer at position `arg`, as fr_intercept_view_elements does.
-static enum fr_status view_block(struct fr_request_op *op, int arg, int64_t first, int64_t count,
-                                 fr_word type, struct fr_intercept_use use)
+static FR_OFTEN enum fr_status view_block(struct fr_request_op *op, int arg, int64_t first,
+                                          int64_t count, fr_word type, struct fr_intercept_use use)
 {
     enum fr_status status = fr_request_op_add_view(op, (unsigned)arg, 1);
     return status == FR_OK ? fr_intercept_view_elements(op, first, count, type, use) : status;
 }
 
 // Views the buffer of a side that has one count and one datatype.
-static enum fr_status view_one(struct fr_request_op *op, const struct fr_abi_side *side,
-                               struct fr_intercept_use use)
+static FR_OFTEN enum fr_status view_one(struct fr_request_op *op, const struct fr_abi_side *side,
+                                        struct fr_intercept_use use)
 {
     return view_block(op, side->buffer, 0, fr_intercept_count_at(op, side, 0), op->args[side->type],
                       use);

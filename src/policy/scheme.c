@@ -193,12 +193,12 @@ static const struct {
 #include "fabrail/policy/schemes.def"
 };
 
-FR_OFTEN enum fr_policy_path fr_policy_scheme_path(enum fr_policy_scheme scheme)
+enum fr_policy_path fr_policy_scheme_path(enum fr_policy_scheme scheme)
 {
     return scheme < FR_SCHEME_COUNT ? schemes[scheme].path : FR_PATH_PEER;
 }
 
-FR_OFTEN const char *fr_policy_scheme_name(enum fr_policy_scheme scheme)
+const char *fr_policy_scheme_name(enum fr_policy_scheme scheme)
 {
     return scheme < FR_SCHEME_COUNT ? schemes[scheme].name : "unknown";
 }
