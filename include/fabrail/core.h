@@ -23,6 +23,9 @@
 // where they lie as the files come, they push one another out of the CPU's cache for instructions.
 #define FR_OFTEN __attribute__((hot))
 
+// Marks a function of which few messages have need. Its code stays apart from that of its callers.
+#define FR_SELDOM __attribute__((noinline, cold))
+
 // Names the lock that guards a field, for clang's thread-safety analysis.
 #ifdef __clang__
 #define FR_GUARDED_BY(lock) __attribute__((guarded_by(lock)))

@@ -358,7 +358,7 @@ static enum fr_status decode(struct fr_datatype_private *entry)
     return status;
 }
 
-static enum fr_status make(fr_word type, struct fr_datatype_private **made)
+static FR_SELDOM enum fr_status make(fr_word type, struct fr_datatype_private **made)
 {
     if (fr_abi_type_bytes(type) == -1)
         return FR_ERR_INVALID;

@@ -166,7 +166,7 @@ static int run(struct fr_request_op *op)
     return rc;
 }
 
-static int fail(struct fr_request_op *op, enum fr_status status)
+static FR_SELDOM int fail(struct fr_request_op *op, enum fr_status status)
 {
     fr_error("%s: device buffers cannot be staged: %s", fr_abi_rows[op->fn].name,
              fr_core_status_text(status));
@@ -214,7 +214,7 @@ static bool any_device_pointer(const struct fr_request_op *op)
 
 // Ends a call whose buffers are not understood. Buffers that MPI can be given as they are need not
 // be.
-static bool leave_or_fail(struct fr_request_op *op, enum fr_status status, int *result)
+static FR_SELDOM bool leave_or_fail(struct fr_request_op *op, enum fr_status status, int *result)
 {
     if (status != FR_ERR_INVALID && !fr_intercept_passes_any_memory(op->fn, false) &&
         any_device_pointer(op)) {

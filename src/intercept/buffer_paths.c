@@ -52,7 +52,8 @@ bool fr_intercept_passes_device_memory(enum fr_fn fn)
     return fr_intercept_passes_any_memory(fn, true);
 }
 
-static int refuse(const struct fr_request_op *op, enum fr_device_kind kind, const char *reason)
+static FR_SELDOM int refuse(const struct fr_request_op *op, enum fr_device_kind kind,
+                            const char *reason)
 {
     bool window = op->fn == FR_FN_MPI_Win_create || op->fn == FR_FN_MPI_Win_create_c ||
                   op->fn == FR_FN_MPI_Win_attach;
@@ -85,7 +86,7 @@ bool fr_intercept_call_refusable(enum fr_fn fn, fr_word *args, int *result)
 }
 
 // Leases workspace for the view at once, since the path is another one if there is none.
-static bool open_fabric(struct fr_staging_view *view)
+static FR_SELDOM bool open_fabric(struct fr_staging_view *view)
 {
     if (!fr_intercept_has_fabric_memory(view->range.device))
         return false;

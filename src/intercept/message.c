@@ -353,7 +353,7 @@ static int wait_for(void *request, fr_word status)
 }
 
 // Sends synchronously: the send is complete when the RTS has been received.
-static int send_synchronously(struct fr_request_op *op)
+static FR_SELDOM int send_synchronously(struct fr_request_op *op)
 {
     _Alignas(8) char request[8];
     const fr_word *args = op->args;
@@ -379,7 +379,7 @@ static int receive_meanwhile(struct fr_request_op *op, int sent)
     return rc == fr_abi_mpi.SUCCESS && !nobody ? wait_for(request, args[6]) : rc;
 }
 
-static int send_and_receive(struct fr_request_op *op)
+static FR_SELDOM int send_and_receive(struct fr_request_op *op)
 {
     _Alignas(8) char request[8];
     const fr_word *args = op->args;

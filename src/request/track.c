@@ -145,7 +145,7 @@ static void end_empty(fr_word handle)
 
 // Returns the request of a send to nobody. Open MPI has one for all of these, and mostly for all
 // sends that are complete at once. It never frees it.
-static fr_word ask_for_nobody(fr_word comm)
+static FR_SELDOM fr_word ask_for_nobody(fr_word comm)
 {
     fr_word request = begin_empty(fr_abi_mpi.PROC_NULL, 0, comm);
     if (request != fr_abi_mpi.REQUEST_NULL)
@@ -171,7 +171,7 @@ static fr_word send_two(fr_word comm)
 }
 
 // The first sends to a process may wait for a connection, so that they are not complete at once.
-static fr_word ask_for_alike(fr_word comm)
+static FR_SELDOM fr_word ask_for_alike(fr_word comm)
 {
     enum { TRIES = 4 };
     fr_word request = fr_abi_mpi.REQUEST_NULL;

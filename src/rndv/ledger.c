@@ -233,7 +233,7 @@ FR_OFTEN bool fr_rndv_ledger_is_doubted(const struct fr_rndv_address *address)
 
 // Makes a flow, for which the one that has been idle longest is forgotten. Returns NULL when memory
 // has run out.
-static struct flow *make_flow(const struct flow_key *key) FR_REQUIRES(&ledger_lock)
+static FR_SELDOM struct flow *make_flow(const struct flow_key *key) FR_REQUIRES(&ledger_lock)
 {
     if (fr_list_is_empty(&idle_flows))
         return NULL;
@@ -359,7 +359,7 @@ static enum fr_status enter(struct fr_rndv_ledger *ledger, const struct fr_rndv_
 }
 
 // Makes room for twice as many messages. Returns false where there cannot be any more.
-static bool extend(struct fr_rndv_ledger *ledger)
+static FR_SELDOM bool extend(struct fr_rndv_ledger *ledger)
 {
     unsigned count = fr_rndv_ledger_count();
     if (count >= FR_RNDV_SLOTS ||

@@ -195,7 +195,8 @@ static enum fr_status wait_for_default_streams(CUcontext inside, bool anew, bool
 
 // Waits in the range's context. With `inside` the bytes lie in the allocation of the range, which
 // from then on needs no wait if the driver takes the attribute.
-static enum fr_status sync_here(const struct fr_device_range *range, CUcontext context, bool inside)
+static FR_SELDOM enum fr_status sync_here(const struct fr_device_range *range, CUcontext context,
+                                          bool inside)
 {
     // The attribute is set before the wait, so that no call of another thread slips between.
     unsigned on = 1;
