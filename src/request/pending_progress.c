@@ -238,6 +238,13 @@ struct early {
     size_t ended; // receives whose message was on its way, and is there now
 };
 
+// Returns whether a message goes to one piece of memory, so that nothing need wait for its copy.
+static bool is_plain(struct fr_request_op *op)
+{
+    const struct fr_staging_view *view = fr_request_receive_view(op);
+    return view && fr_staging_view_is_in_one_piece(view);
+}
+
 // Looks at claimed receives. Moves on those that are being received, unless in passing, and begins
 // what comes over the network.
 static void find_early(struct early *early, bool waits)
@@ -249,7 +256,8 @@ static void find_early(struct early *early, bool waits)
     for (size_t i = 0; i < early->claimed_count; i++) {
         struct fr_request_op *op = early->claimed[i];
         const struct fr_rndv_incoming *incoming = &early->incoming[early->count];
-        if (op->arrival || op->delivered || !has_come(op, &early->incoming[early->count]))
+        if (op->arrival || op->delivered || (early->in_passing && !is_plain(op)) ||
+            !has_come(op, &early->incoming[early->count]))
             continue;
         if (fr_rndv_incoming_is_short(incoming))
             early->ops[early->count++] = op;
@@ -328,39 +336,43 @@ void fr_request_begin_early(void)
 }
 
 // Begins to receive what has come, and lets go of it, so that its senders need not wait for this
-// process to make its next call. Where that cannot be done, ends it.
-static void begin_and_let_go(void)
+// process to make its next call. Where that cannot be done, ends it. Returns whether any has come.
+static bool begin_and_let_go(void)
 {
     struct early early;
-    bool all = true;
+    bool all = true, any = false;
     early.in_passing = true;
     fr_request_posted_look();
     for (size_t skip = 0; claim_early(&early, skip) > 0;
          skip += early.claimed_count - early.ended) {
-        (void)look_at_claimed(&early, false);
+        any = look_at_claimed(&early, false) > 0 || any;
         all = fr_request_arrivals_let_go(early.claimed, early.claimed_count) && all;
         fr_request_table_unclaim(early.claimed, early.claimed_count);
     }
     if (!all)
         fr_request_end_early();
+    return any;
 }
 
+// Messages may lie about that no receive matches. Each look in vain has the next one wait for twice
+// as many requests.
 void fr_request_look_in_passing(size_t bytes)
 {
-    enum { FEWEST = 8, MOST = 32, LEAST_BYTES = 4 << 20 };
+    enum { FEWEST = 8, MOST = 32, LEAST_BYTES = 4 << 20, VAIN_MOST = 6 };
     static FR_TLS size_t made,
-        made_bytes; // requests since the last look, or since the first of MOST
+        made_bytes; // requests since the last look, or since the first of many
+    static FR_TLS unsigned vain;
     made++;
     made_bytes += bytes;
     bool is_worth_a_look =
-        made >= FEWEST && made_bytes >= LEAST_BYTES && fr_request_alone &&
+        made >= (size_t)FEWEST << vain && made_bytes >= LEAST_BYTES && fr_request_alone &&
         fr_rndv_incoming_left() >=
             FEWEST + atomic_load_explicit(&fr_request_flying, memory_order_relaxed);
     if (FR_UNLIKELY(is_worth_a_look)) {
         fr_job_progress();
-        begin_and_let_go();
+        vain = begin_and_let_go() ? 0 : vain < VAIN_MOST ? vain + 1 : vain;
     }
-    if (is_worth_a_look || made == MOST)
+    if (is_worth_a_look || made >= (size_t)MOST << vain)
         made = made_bytes = 0;
 }
 

@@ -404,6 +404,8 @@ bool fr_request_free(fr_word *args, int *result)
     fr_request_table_remove(op);
     if (op->send) // if it stays, only what its receiver sends can tell that the buffer may change
         (void)fr_request_leave_buffer(op);
+    if (op->arrival) // its sender may wait for that, and no call is bound to end it later
+        (void)fr_request_arrivals_move(&op, 1, true);
     if (op->active) {
         adopt(op, fr_abi_handle_load(request, 0));
         fr_abi_handle_store(request, 0, fr_abi_mpi.REQUEST_NULL);

@@ -313,6 +313,11 @@ static bool is_down(struct fr_rndv_recv *recv, const struct fr_rndv_flight **alo
     return false;
 }
 
+bool fr_rndv_get_is_told(const struct fr_rndv_recv *recv)
+{
+    return fr_rndv_pull_of(recv)->outcome_sent;
+}
+
 bool fr_rndv_get_is_flying(const struct fr_rndv_recv *recv)
 {
     const struct fr_rndv_pull *pull = fr_rndv_pull_of(recv);

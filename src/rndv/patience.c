@@ -6,8 +6,8 @@
 // still while it works, as far as that brings the message nearer. Each message taken of those
 // before it does. Other work does for one whole sweep at most, as that would have taken this
 // message. A device that copies the message does while its host is elsewhere, for as long as most
-// copies take. Nothing lasts for more than a second. Messages before this one are finite in number, so
-// that patience ends whatever the receiver does.
+// copies take. Nothing lasts for more than a second. Messages before this one are finite in number,
+// so that patience ends whatever the receiver does.
 #include "config.h"
 
 #include "rndv/send.h"

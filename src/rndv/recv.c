@@ -88,13 +88,21 @@ static void begin_again(struct fr_rndv_recv *recv)
         fr_rndv_incoming_end(recv->incoming, false);
 }
 
+// Returns whether the sender of a receive that was begun waits for nothing of it: it knows how the
+// receive has ended, or the bytes have left its buffer.
+static bool needs_nothing(const struct fr_rndv_recv *recv)
+{
+    if (recv->state == NULL)
+        return !recv->retrying;
+    return recv->incoming->location.scheme != FR_SCHEME_GET || fr_rndv_get_is_told(recv);
+}
+
 bool fr_rndv_receive_let_go(struct fr_rndv_recv *recv)
 {
-    if (recv->incoming->location.scheme == FR_SCHEME_STAGED_GET)
-        return true; // the bytes have left the buffer
+    if (!recv->let_go && needs_nothing(recv))
+        return true;
     if (!recv->let_go)
-        recv->let_go = recv->state != NULL && recv->status == FR_OK &&
-                       recv->incoming->location.scheme == FR_SCHEME_GET &&
+        recv->let_go = recv->status == FR_OK && recv->state != NULL &&
                        fr_rndv_get_is_flying(recv) && fr_rndv_incoming_let_go(recv->incoming);
     return recv->let_go;
 }
@@ -108,9 +116,12 @@ static void take_up(struct fr_rndv_recv *recv)
     if (status == FR_OK && recv->incoming->location.scheme == FR_SCHEME_GET)
         return;
     fr_rndv_get_drop(recv);
-    recv->status = recv->status == FR_OK ? status : recv->status;
-    if (status == FR_OK)
+    if (status == FR_OK && recv->status == FR_OK)
         begin_by(recv);
+    else if (status == FR_OK)
+        give_up(recv);
+    else if (recv->status == FR_OK)
+        recv->status = status;
 }
 
 // Looks at the receives whose senders were asked for another scheme, or were let go of. Returns

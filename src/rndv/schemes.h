@@ -66,6 +66,9 @@ enum fr_status fr_rndv_get_begin(struct fr_rndv_recv *recv);
 bool fr_rndv_get_pull(struct fr_rndv_recv **recvs, size_t count);
 void fr_rndv_get_end(struct fr_rndv_recv *recv);
 
+// Returns whether the sender of a pull knows its outcome.
+bool fr_rndv_get_is_told(const struct fr_rndv_recv *recv);
+
 // Returns whether all bytes of a pull are being copied, which needs nothing of the sender.
 bool fr_rndv_get_is_flying(const struct fr_rndv_recv *recv);
 

@@ -503,6 +503,55 @@ static void await_mark(void)
     unlink(mark_of(1 - rank));
 }
 
+// The receiver makes more requests while messages wait for the first ones, and is outside of MPI
+// from then on until its sender is done. Half the time it has given the first request up. The
+// sender's buffer is its own at once, and gets other bytes.
+static void run_passes(void)
+{
+    enum { WINDOWS = 10 };
+    struct memory out = make_mapped(),
+                  in = memory_new(MEMORY_DEVICE, (size_t)bytes * (size_t)count);
+    MPI_Request *requests = malloc((size_t)count * sizeof(*requests));
+    choose_marks();
+    for (int window = 0; window < WINDOWS; window++) {
+        if (rank == 0)
+            write_pattern(&out, window);
+        for (int i = 0; rank == 1 && i < count / 2; i++)
+            MPI_Irecv(in.address + (size_t)i * (size_t)bytes, bytes, MPI_BYTE, 0, TAG,
+                      MPI_COMM_WORLD, &requests[i]);
+        MPI_Barrier(MPI_COMM_WORLD);
+        for (int i = 0; rank == 0 && i < count; i++)
+            MPI_Isend(out.address, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &requests[i]);
+        if (rank == 0) {
+            make_mark();
+            await_mark();
+            MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+            write_pattern(&out, WINDOWS);
+            make_mark();
+        } else {
+            int found;
+            await_mark();
+            for (int i = count / 2; i < count; i++)
+                MPI_Irecv(in.address + (size_t)i * (size_t)bytes, bytes, MPI_BYTE, 0, TAG,
+                          MPI_COMM_WORLD, &requests[i]);
+            if (window % 2 == 0)
+                MPI_Request_free(&requests[0]);
+            MPI_Iprobe(MPI_ANY_SOURCE, TOKEN_TAG, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE);
+            make_mark();
+            await_mark();
+            MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        for (int i = 0; rank == 1 && i < count; i++) {
+            struct memory part = in;
+            part.address += (size_t)i * (size_t)bytes;
+            check_pattern(&part, window);
+        }
+    }
+    measure();
+    free(requests);
+}
+
 // Calls of the receiver that need nothing of a sender that is outside of MPI, though its message
 // waits in its buffer. The last is the sender's.
 enum {
@@ -1274,7 +1323,8 @@ int main(int argc, char **argv)
                  {"standing-host", run_standing_host},
                  {"patient", run_patient},
                  {"launches", run_launches},
-                 {"lands", run_lands}};
+                 {"lands", run_lands},
+                 {"passes", run_passes}};
     int level = getenv("BOUNDS_THREADS") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, given;
     MPI_Init_thread(&argc, &argv, level, &given);
     must(given >= level, "the level of threads", given, level);

@@ -65,10 +65,10 @@ void fr_rndv_receive_finish(struct fr_rndv_recv *recv);
 // Returns why the bytes of a receive that is over have come the way that they did, for the report.
 const char *fr_rndv_receive_reason(const struct fr_rndv_recv *recv);
 
-// Lets go of a receive whose bytes a device is copying, before the caller goes where it may not come
-// back from soon: its sender then depends on nobody. The next of these functions takes it up again,
-// or from the beginning where the sender has moved the bytes. Returns false if the sender waits until
-// the receive is over all the same.
+// Lets go of a receive whose bytes a device is copying, before the caller goes where it may not
+// come back from soon: its sender then depends on nobody. The next of these functions takes it up
+// again, or from the beginning where the sender has moved the bytes. Returns false if the sender
+// waits until the receive is over all the same.
 bool fr_rndv_receive_let_go(struct fr_rndv_recv *recv);
 
 // Gives up a receive that fr_rndv_receive_begin has begun, and waits until nothing of it is under
