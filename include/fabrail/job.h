@@ -40,8 +40,8 @@ struct fr_job_facts {
     uint8_t has_threads;      // 1 if several of its threads may call MPI at once
 };
 
-// What this process knows of MPI_COMM_WORLD. Written by this module alone, while no other thread
-// calls MPI.
+// The facts of MPI_COMM_WORLD that this process knows. Written by this module alone, while no other
+// thread calls MPI.
 struct fr_job_world {
     int rank, size;                   // of this process, of all; -1 until noted
     const struct fr_job_facts *facts; // of all processes, by rank; NULL while unknown

@@ -183,7 +183,7 @@ static void look_after_others(const struct fr_intercept_entry *entry)
         (void)fr_request_receive_early();
 }
 
-// What a call takes besides the real function.
+// The needs of a call besides the real function.
 struct needs {
     bool works; // the thread may call MPI, and Fabrail makes progress
     bool look;  // its handler has to look at it

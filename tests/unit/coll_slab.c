@@ -539,8 +539,8 @@ struct delivering {
     size_t most; // bytes to each other rank
 };
 
-// What ranks deliver in a round: alike for all others or a part for each, to all of them, to the
-// first rank, or to those behind.
+// Vectors that ranks deliver in a round: alike for all others or a part for each, to all of them,
+// to the first rank, or to those behind.
 struct shape {
     size_t bytes, stride;
     unsigned first, end;
