@@ -130,19 +130,17 @@ bool fr_rndv_incoming_is_of(const unsigned char data[FR_RNDV_RTS_BYTES],
            rts.from == (uint32_t)incoming->from && rts.index == incoming->index;
 }
 
-bool fr_rndv_incoming_any_here(void)
-{
-    struct fr_rndv_ledger *ledger = fr_rndv_ledger_here();
-    return ledger != NULL && atomic_load_explicit(&ledger->ended, memory_order_relaxed) !=
-                                 atomic_load_explicit(&ledger->entered, memory_order_relaxed);
-}
-
 uint64_t fr_rndv_incoming_left(void)
 {
     struct fr_rndv_ledger *ledger = fr_rndv_ledger_here();
     return ledger == NULL ? 0
                           : atomic_load_explicit(&ledger->entered, memory_order_relaxed) -
                                 atomic_load_explicit(&ledger->ended, memory_order_relaxed);
+}
+
+bool fr_rndv_incoming_any_here(void)
+{
+    return fr_rndv_incoming_left() != 0;
 }
 
 uint64_t fr_rndv_incoming_entered(void)
