@@ -359,8 +359,7 @@ static bool begin_and_let_go(void)
 void fr_request_look_in_passing(size_t bytes)
 {
     enum { FEWEST = 8, MOST = 32, LEAST_BYTES = 4 << 20, VAIN_MOST = 6 };
-    static FR_TLS size_t made,
-        made_bytes; // requests since the last look, or since the first of many
+    static FR_TLS size_t made, made_bytes; // since the last look, or the first of many requests
     static FR_TLS unsigned vain;
     made++;
     made_bytes += bytes;

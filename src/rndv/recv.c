@@ -88,8 +88,8 @@ static void begin_again(struct fr_rndv_recv *recv)
         fr_rndv_incoming_end(recv->incoming, false);
 }
 
-// Returns whether the sender of a receive that was begun waits for nothing of it: it knows how the
-// receive has ended, or the bytes have left its buffer.
+// Returns whether no copy of a device holds up the sender of a receive that was begun: it knows how
+// the receive has ended, or devices read the bytes outside of its buffer, if at all.
 static bool needs_nothing(const struct fr_rndv_recv *recv)
 {
     if (recv->state == NULL)
