@@ -509,6 +509,7 @@ static void await_mark(void)
 static void run_passes(void)
 {
     enum { WINDOWS = 10 };
+    unsigned long passing = 0;
     struct memory out = make_mapped(),
                   in = memory_new(MEMORY_DEVICE, (size_t)bytes * (size_t)count);
     MPI_Request *requests = malloc((size_t)count * sizeof(*requests));
@@ -531,9 +532,11 @@ static void run_passes(void)
         } else {
             int found;
             await_mark();
+            unsigned long before = moves();
             for (int i = count / 2; i < count; i++)
                 MPI_Irecv(in.address + (size_t)i * (size_t)bytes, bytes, MPI_BYTE, 0, TAG,
                           MPI_COMM_WORLD, &requests[i]);
+            passing += moves() - before;
             if (window % 2 == 0)
                 MPI_Request_free(&requests[0]);
             MPI_Iprobe(MPI_ANY_SOURCE, TOKEN_TAG, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE);
@@ -548,6 +551,8 @@ static void run_passes(void)
             check_pattern(&part, window);
         }
     }
+    must(rank == 0 || passing > 0 || !has_launched(), "pulls that begin in passing",
+         (long long)passing, 1);
     measure();
     free(requests);
 }
