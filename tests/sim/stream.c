@@ -466,28 +466,30 @@ CUresult sim_stream_host_function(CUstream handle, CUhostFn function, void *argu
     return sim_submit(stream, &op, false);
 }
 
+// Submits an operation on the word at `dst`, which must be page-locked memory.
+static CUresult submit_on_word(CUstream handle, const struct sim_op *op, size_t bytes)
+{
+    CUstream stream = sim_stream_get(handle);
+    const struct sim_range *range = sim_range_find(op->dst);
+    if (!stream)
+        return bad_stream(handle);
+    if (!range || !sim_range_is_host(range) || op->dst % bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_submit(stream, op, false);
+}
+
 CUresult sim_stream_write_value(CUstream handle, CUdeviceptr address, cuuint64_t value,
                                 unsigned flags)
 {
-    CUstream stream = sim_stream_get(handle);
-    const struct sim_range *range = sim_range_find(address);
-    if (!stream)
-        return bad_stream(handle);
-    if (flags || !range || !sim_range_is_host(range) || address % sizeof(value))
-        return CUDA_ERROR_INVALID_VALUE;
-    struct sim_op op = {.type = SIM_OP_TELL, .dst = address, .value = value};
-    return sim_submit(stream, &op, false);
+    const struct sim_op op = {.type = SIM_OP_TELL, .dst = address, .value = value};
+    return flags ? CUDA_ERROR_INVALID_VALUE : submit_on_word(handle, &op, sizeof(value));
 }
 
 CUresult sim_stream_wait_value(CUstream handle, CUdeviceptr address, cuuint32_t value,
                                unsigned flags)
 {
-    CUstream stream = sim_stream_get(handle);
-    const struct sim_range *range = sim_range_find(address);
-    if (!stream)
-        return bad_stream(handle);
-    if (flags != CU_STREAM_WAIT_VALUE_GEQ || !range || !sim_range_is_host(range) || address % 4)
+    const struct sim_op op = {.type = SIM_OP_HOLD, .dst = address, .pattern = value};
+    if (flags != CU_STREAM_WAIT_VALUE_GEQ)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_op op = {.type = SIM_OP_HOLD, .dst = address, .pattern = value};
-    return sim_submit(stream, &op, false);
+    return submit_on_word(handle, &op, sizeof(value));
 }

@@ -482,6 +482,19 @@ static CUresult CUDAAPI refuse_wait(CUstream stream)
     return CUDA_ERROR_NOT_PERMITTED;
 }
 
+// Has the driver refuse to say how streams fare, or no longer.
+static void refuse_answers(bool refuses)
+{
+    static __typeof__(fr_cu.cuStreamQuery) query;
+    static __typeof__(fr_cu.cuStreamSynchronize) wait;
+    if (refuses) {
+        query = fr_cu.cuStreamQuery;
+        wait = fr_cu.cuStreamSynchronize;
+    }
+    fr_cu.cuStreamQuery = refuses ? refuse_query : query;
+    fr_cu.cuStreamSynchronize = refuses ? refuse_wait : wait;
+}
+
 // Makes both sides, and pieces of one to the other, the second of which is an own one. Returns
 // false where there is no simulated driver.
 static bool prepare_pieces(struct fr_device_push_piece pieces[2])
@@ -514,17 +527,13 @@ static void test_kept_words(enum fr_device_engine engine)
 {
     struct fr_device_work work;
     struct fr_device_push_piece pieces[2];
-    __typeof__(fr_cu.cuStreamQuery) query = fr_cu.cuStreamQuery;
-    __typeof__(fr_cu.cuStreamSynchronize) wait = fr_cu.cuStreamSynchronize;
     if (!prepare_pieces(pieces))
         return;
     fr_device_push_begin(&range, pieces, 2, engine, 0, FR_ORIGIN_OWN, &work);
     const int slot = work.slot;
-    fr_cu.cuStreamQuery = refuse_query;
-    fr_cu.cuStreamSynchronize = refuse_wait;
+    refuse_answers(true);
     CHECK(work.words && fr_device_work_end(&work) != FR_OK);
-    fr_cu.cuStreamQuery = query;
-    fr_cu.cuStreamSynchronize = wait;
+    refuse_answers(false);
     fr_device_push_begin(&range, pieces, 2, engine, 0, FR_ORIGIN_OWN, &work);
     CHECK(work.slot != slot, "words are given up that a kernel or a stream may still write to");
     CHECK(fr_device_work_end(&work) == FR_OK);
@@ -536,18 +545,14 @@ static void test_told(void)
 {
     struct fr_device_work work;
     struct fr_device_push_piece pieces[2];
-    __typeof__(fr_cu.cuStreamQuery) query = fr_cu.cuStreamQuery;
-    __typeof__(fr_cu.cuStreamSynchronize) wait = fr_cu.cuStreamSynchronize;
     if (!prepare_pieces(pieces))
         return;
     fr_device_push_begin(&range, pieces, 2, FR_ENGINE_CE_TELLING, 0, FR_ORIGIN_SYNCED, &work);
     CHECK(!fr_device_work_is_over(&work), "nothing has run yet");
     CU(cuCtxSynchronize());
-    fr_cu.cuStreamQuery = refuse_query;
-    fr_cu.cuStreamSynchronize = refuse_wait;
+    refuse_answers(true);
     CHECK(fr_device_work_is_over(&work) && fr_device_work_end(&work) == FR_OK, "has the end");
-    fr_cu.cuStreamQuery = query;
-    fr_cu.cuStreamSynchronize = wait;
+    refuse_answers(false);
     check_pieces("told by streams");
 }
 
